@@ -1,19 +1,22 @@
-import { type Guarded, guarding, LruMap, onceClosed } from '@isthmus/runtime';
+import { LruMap, onceClosed } from '@isthmus/runtime';
 import {
   type AttemptKind,
   type AttemptRecord,
   asDialError,
+  type Deadlines,
   type Dial,
   DialAbort,
   DialError,
   type DialLog,
   type DialRequest,
   type DialSpan,
+  type Due,
   dialLog,
   type Established,
   enterSpan,
   type Observation,
-  SilenceTimer,
+  deadlines as ofThisProcess,
+  patience,
 } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import { countOn } from './directory.ts';
@@ -25,6 +28,8 @@ export interface RoutingOptions extends Omit<RouteOptions, 'suspects'> {
   /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
   readonly parkTimeout: number;
   readonly observation: Observation;
+  /** Default: those of the process. */
+  readonly deadlines?: Deadlines;
 }
 
 /** What all dials of a gateway share. */
@@ -34,6 +39,7 @@ interface Routing extends RoutingOptions {
   /** For attempts beside one that is silent. Hedges must not use up the retries that the death of a hub needs. */
   readonly hedges: RetryBudget;
   readonly suspects: Suspects;
+  readonly deadlines: Deadlines;
 }
 
 /**
@@ -41,7 +47,8 @@ interface Routing extends RoutingOptions {
  * another session: at once when an attempt fails, and in parallel when an attempt is not acknowledged in time.
  */
 export function routed(options: RoutingOptions, suspects: Suspects = new Suspects()): Dial {
-  const routing = { ...options, suspects, budget: new RetryBudget(), hedges: new RetryBudget() };
+  const { deadlines = ofThisProcess } = options;
+  const routing = { ...options, suspects, deadlines, budget: new RetryBudget(), hedges: new RetryBudget() };
   return (request) => {
     routing.budget.earn(request.tenant);
     routing.hedges.earn(request.tenant);
@@ -49,21 +56,73 @@ export function routed(options: RoutingOptions, suspects: Suspects = new Suspect
   };
 }
 
-/** One try through one session. */
-interface Attempt {
+/** One try through one session, and when its silence is too long: that before its first word, then that before its answer. */
+class Attempt implements Due {
+  before: Due | undefined;
+  behind: Due | undefined;
+  due = Number.POSITIVE_INFINITY;
   readonly record: SessionRecord;
   readonly entry: AttemptRecord;
   readonly span: DialSpan<AttemptRecord>;
-  readonly abort: DialAbort;
-  silence: SilenceTimer;
-}
+  readonly abort = new DialAbort();
+  readonly #deadlines: Deadlines;
+  /** How long any path may be silent, in milliseconds, beside the round trips of this one. */
+  #patienceMs = DIRECTORY.hedgeAfterMs;
+  #silent: ((attempt: Attempt) => void) | undefined;
 
-/** Writes how an attempt ended, once, to the dial's log and its span. */
-function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
-  entry.outcome = outcome;
-  entry.ms = performance.now() - entry.start;
-  if (error) entry.error = error;
-  span.end(entry);
+  constructor(
+    record: SessionRecord,
+    { entry, span }: Pick<Attempt, 'entry' | 'span'>,
+    silent: (attempt: Attempt) => void,
+    deadlines: Deadlines,
+  ) {
+    this.record = record;
+    this.entry = entry;
+    this.span = span;
+    this.#silent = silent;
+    this.#deadlines = deadlines;
+  }
+
+  /** The request has left, perhaps not over a link. */
+  left(): void {
+    if (this.due === Number.POSITIVE_INFINITY) this.underWay(0);
+  }
+
+  /** A link passes the request on, with this round-trip time in milliseconds. */
+  underWay(roundTripMs: number): void {
+    if (!this.#silent) return;
+    const now = performance.now();
+    this.due = now + patience(this.#patienceMs, roundTripMs);
+    this.#deadlines.enter(this, now);
+  }
+
+  /** From now on it waits for the answer. */
+  acknowledged(silent: (attempt: Attempt) => void): void {
+    this.#patienceMs = DIRECTORY.hungAfterMs;
+    this.#silent = silent;
+    this.underWay(0);
+  }
+
+  /** What it waited for came, or nobody waits for it any more. */
+  heard(): void {
+    this.#silent = undefined;
+    this.#deadlines.leave(this);
+  }
+
+  remind(): void {
+    const silent = this.#silent;
+    this.#silent = undefined;
+    silent?.(this);
+  }
+
+  /** Writes how it ended, once, to the dial's log and its span. */
+  ended(outcome: AttemptRecord['outcome'], error?: DialError): void {
+    const { entry, span } = this;
+    entry.outcome = outcome;
+    entry.ms = performance.now() - entry.start;
+    if (error) entry.error = error;
+    span.end(entry);
+  }
 }
 
 /** Errors of attempts whose session is no more. */
@@ -90,41 +149,43 @@ interface Failure {
  * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. The other attempts are then aborted,
  * before any byte is sent on them. With no session to try, the dial is parked until one arrives.
  */
-class Attempts {
+class Attempts implements Due {
+  before: Due | undefined;
+  behind: Due | undefined;
+  /** When parking ends; set once the dial has been parked. */
+  due = Number.POSITIVE_INFINITY;
   readonly #request: DialRequest;
   readonly #routing: Routing;
   readonly #log: DialLog;
   readonly #outcome = Promise.withResolvers<Established>();
   /** Ids of the sessions that were tried. */
   readonly #tried = new Set<string>();
-  /** An exception in our own code fails the dial. */
-  readonly #guarded: Guarded;
-  readonly #abandon: () => void;
+  readonly #abandon = () => this.#guarded(() => this.#abandoned());
   #state: State = { at: 'trying', running: new Set() };
   #last: Failure | undefined;
-  /** When parking ends; set once the dial has been parked. */
-  #parkedUntil: number | undefined;
 
   constructor(request: DialRequest, routing: Routing) {
     this.#request = request;
     this.#routing = routing;
     this.#log = request.log ?? dialLog();
-    this.#guarded = guarding((error) => {
-      this.#fail(asDialError(error));
-      routing.observation.events.emit('fault', 'routing', request.caller?.remote ?? '', error);
-    });
-    this.#abandon = this.#guarded(() => {
-      for (const { abort } of this.#running()) abort.abort();
-      if (this.#idle()) this.#fail(this.#refusal());
-    });
+  }
+
+  /** An exception in our own code fails the dial. */
+  #guarded(act: () => void): void {
+    try {
+      act();
+    } catch (error) {
+      this.#fault(error as Error);
+    }
+  }
+
+  #fault(error: Error): void {
+    this.#fail(asDialError(error));
+    this.#routing.observation.events.emit('fault', 'routing', this.#request.caller?.remote ?? '', error);
   }
 
   #count(): number {
     return this.#log.attempts.length;
-  }
-
-  #running(): Iterable<Attempt> {
-    return this.#state.at === 'trying' ? this.#state.running : [];
   }
 
   /** Whether no attempt runs. */
@@ -152,6 +213,11 @@ class Attempts {
     return this.#outcome.promise;
   }
 
+  #abandoned(): void {
+    if (this.#state.at === 'trying') for (const { abort } of this.#state.running) abort.abort();
+    if (this.#idle()) this.#fail(this.#refusal());
+  }
+
   /** Tries one more session. If there is none, parks the dial if one may arrive, and fails it otherwise. */
   #proceed(): void {
     if (this.#state.at !== 'trying' || this.#start() || !this.#idle()) return;
@@ -174,14 +240,18 @@ class Attempts {
     const kind = this.#count() === 0 ? 'first' : again;
     const { budget, hedges } = this.#routing;
     if (kind !== 'first' && !(kind === 'hedge' ? hedges : budget).spend(this.#request.tenant)) return false;
-    this.#guarded(() => this.#attempt(running, kind, session, dial))();
+    try {
+      this.#attempt(running, kind, session, dial);
+    } catch (error) {
+      this.#fault(error as Error);
+    }
     return true;
   }
 
   /** Whether a session may arrive soon that can take the dial. */
   #hopeful(): boolean {
     // It has waited before, and its time is not over.
-    if (this.#parkedUntil !== undefined) return true;
+    if (this.due < Number.POSITIVE_INFINITY) return true;
     // The session was gone, or ended under the dial: its agent restarts, or another takes its place. If it refused, waiting does not help.
     if (this.#last) return SESSION_GONE.has(this.#last.error.code) || this.#last.hubLost;
     // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
@@ -191,33 +261,31 @@ class Attempts {
   }
 
   #park(): void {
-    const { directory, nextHop, parkTimeout } = this.#routing;
+    const { directory, nextHop, parkTimeout, deadlines } = this.#routing;
     const { tenant, deadline } = this.#request;
     const now = performance.now();
-    const left = this.#parkedUntil === undefined ? Math.min(parkTimeout, deadline - now) : this.#parkedUntil - now;
-    this.#parkedUntil ??= now + left;
-    const expire = this.#guarded(() => this.#fail(this.#refusal()));
-    if (left <= 0) {
-      expire();
+    this.due = Math.min(this.due, now + parkTimeout, deadline);
+    if (this.due <= now) {
+      this.#fail(this.#refusal());
       return;
     }
     const { events } = this.#routing.observation;
-    const timer = setTimeout(expire, left);
+    deadlines.enter(this, now);
     events.emit('dial:park', this.#request);
     const giveUp = directory.onArrival(tenant, (hubId) => {
       if (nextHop(hubId) === undefined) return;
       leave();
       // Runs once for all sessions that arrive together. It may retry sessions whose link was lost.
-      const proceed = this.#guarded(() => {
+      const proceed = () => {
         this.#tried.clear();
         this.#state = { at: 'trying', running: new Set() };
         this.#proceed();
-      });
-      const next = setImmediate(proceed);
+      };
+      const next = setImmediate(() => this.#guarded(proceed));
       this.#state = { at: 'parked', leave: () => clearImmediate(next) };
     });
     const leave = () => {
-      clearTimeout(timer);
+      deadlines.leave(this);
       giveUp();
       this.#log.parkedMs += performance.now() - now;
       events.emit('dial:unpark', this.#request);
@@ -225,45 +293,59 @@ class Attempts {
     this.#state = { at: 'parked', leave };
   }
 
-  async #attempt(running: Set<Attempt>, kind: AttemptKind, session: Session, dial: Dial): Promise<void> {
+  /** It was parked for too long. */
+  remind(): void {
+    this.#guarded(() => this.#fail(this.#refusal()));
+  }
+
+  #attempt(running: Set<Attempt>, kind: AttemptKind, session: Session, dial: Dial): void {
     const { record } = session;
     const { sessionId, agentId, hubId } = record;
+    const { observation, deadlines } = this.#routing;
     const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
     this.#log.attempts.push(entry);
-    const span = this.#routing.observation.tracer.attempt(this.#request, entry, this.#count());
-    const silent = this.#guarded(() => this.#hedge(attempt));
-    const silence = new SilenceTimer(DIRECTORY.hedgeAfterMs, silent);
-    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), silence };
-    this.#tried.add(record.sessionId);
+    const span = observation.tracer.attempt(this.#request, entry, this.#count());
+    const silent = () => this.#guarded(() => this.#hedge(record));
+    const attempt = new Attempt(record, { entry, span }, silent, deadlines);
+    this.#tried.add(sessionId);
     running.add(attempt);
     const release = countOn(session);
-    try {
-      const asked: DialRequest = {
-        ...this.#request,
-        session: record.sessionId,
-        acknowledged: () => this.#awaitAnswer(attempt, running),
-        underWay: (roundTripMs) => attempt.silence.underWay(roundTripMs),
-        signal: attempt.abort,
-      };
-      enterSpan(asked, span);
-      const answer = dial(asked);
-      silence.start();
-      const established = await answer;
-      whenLeft(established, release);
-      this.#lives(attempt);
-      running.delete(attempt);
-      this.#succeed(attempt, established);
-    } catch (thrown) {
+    const failed = (thrown: unknown) => {
       release();
-      attempt.silence.stop();
+      attempt.heard();
       running.delete(attempt);
-      this.#failed(attempt, asDialError(thrown));
+      this.#guarded(() => this.#failed(attempt, asDialError(thrown)));
+    };
+    const answered = (established: Established) => {
+      try {
+        whenLeft(established, release);
+        this.#lives(attempt);
+        running.delete(attempt);
+        this.#succeed(attempt, established);
+      } catch (thrown) {
+        failed(thrown);
+      }
+    };
+    const asked: DialRequest = {
+      ...this.#request,
+      session: sessionId,
+      acknowledged: () => this.#awaitAnswer(attempt, running),
+      underWay: (roundTripMs) => attempt.underWay(roundTripMs),
+      signal: attempt.abort,
+    };
+    enterSpan(asked, span);
+    try {
+      dial(asked).then(answered, failed);
+      attempt.left();
+    } catch (thrown) {
+      failed(thrown);
     }
   }
 
-  #lives({ silence, record }: Attempt): void {
-    silence.stop();
-    this.#routing.suspects.clear(record.hubId, record.sessionId);
+  #lives(attempt: Attempt): void {
+    attempt.heard();
+    const { hubId, sessionId } = attempt.record;
+    this.#routing.suspects.clear(hubId, sessionId);
     if (this.#state.at !== 'settled') this.#request.acknowledged?.();
   }
 
@@ -274,12 +356,11 @@ class Attempts {
       this.#routing.suspects.accuse(this.#request.tenant, attempt.record.sessionId);
       this.#start('hedge');
     };
-    attempt.silence = new SilenceTimer(DIRECTORY.hungAfterMs, this.#guarded(hung));
-    attempt.silence.start();
+    attempt.acknowledged(() => this.#guarded(hung));
   }
 
   /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */
-  #hedge({ record: { hubId, sessionId } }: Attempt): void {
+  #hedge({ hubId, sessionId }: SessionRecord): void {
     const { directory, suspects } = this.#routing;
     suspects.accuse(this.#request.tenant, sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
     this.#start('hedge');
@@ -290,7 +371,7 @@ class Attempts {
       established.end.abort(new Error('another attempt was faster'));
       return;
     }
-    recordOutcome(attempt, 'established');
+    attempt.ended('established');
     this.#settle();
     this.#outcome.resolve(established);
   }
@@ -299,8 +380,8 @@ class Attempts {
     if (this.#state.at === 'settled') return;
     const { record } = attempt;
     // After the caller gave up, the error says only that, so it is not the attempt's own.
-    if (this.#request.signal.aborted && !error.expired) recordOutcome(attempt, 'overtaken');
-    else recordOutcome(attempt, 'failed', error);
+    if (this.#request.signal.aborted && !error.expired) attempt.ended('overtaken');
+    else attempt.ended('failed', error);
     this.#last = { error, hubLost: this.#routing.nextHop(record.hubId) === undefined };
     // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
     if (error.retryable && error.code === 'connection_limit_reached')
@@ -324,9 +405,9 @@ class Attempts {
     if (before.at === 'parked') before.leave();
     if (before.at !== 'trying') return;
     for (const attempt of before.running) {
-      attempt.silence.stop();
+      attempt.heard();
       attempt.abort.abort();
-      recordOutcome(attempt, 'overtaken');
+      attempt.ended('overtaken');
     }
   }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import {
+  Deadlines,
   type Dial,
   DialError,
   type DialOutcome,
@@ -123,6 +124,7 @@ function gateway(tracer: DialTracer, ...ways: Dial[]): { dial: Dial; seen: DialR
     zone: '',
     parkTimeout: 0,
     observation,
+    deadlines: new Deadlines(),
     directory,
     nextHop: () => ({ dial: (dial: DialRequest) => (ways[seen.push(dial) - 1] as Dial)(dial) }),
   });

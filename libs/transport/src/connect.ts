@@ -1,14 +1,14 @@
 import type { Socket } from 'node:net';
-import { type Guarded, guarding, remoteOf, systemClock } from '@isthmus/runtime';
+import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import {
   asDialError,
   type DialError,
+  type Due,
+  deadlines,
   NotAuthorised,
   PlaneEnded,
   type PlaneEvents,
   planeEnded,
-  Sweep,
-  type Swept,
 } from '@isthmus/tunnel';
 import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
@@ -201,7 +201,7 @@ export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
  * the destination's bytes follow the blank line of the 200.
  */
 export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
-  const edge: Edge = { ...options, role: 'gateway', ended: new Sweep(systemClock, TRANSPORT.closedMs) };
+  const edge: Edge = { ...options, role: 'gateway' };
   return {
     accept(socket, first) {
       tellOf(socket, edge.events);
@@ -210,7 +210,7 @@ export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket
   };
 }
 
-type Edge = CallerEdgeOptions & ServeDialOptions & { readonly ended: Sweep };
+type Edge = CallerEdgeOptions & ServeDialOptions;
 
 /** Outside the code that reads the request: a listener made beside it would keep that code's variables as long as the tunnel. */
 function tellOf(socket: Socket, events: PlaneEvents): void {
@@ -398,7 +398,7 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
     accept() {
       watch.putBack();
       socket.write(ESTABLISHED);
-      if (request.caller?.remote === 'uds') lookOnceEnded(socket, options.ended);
+      if (request.caller?.remote === 'uds') lookOnceEnded(socket);
       return socketEnd(socket);
     },
     refuse(error) {
@@ -418,9 +418,13 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
 }
 
 /** The destination of most tunnels ends soon after the caller, and then nobody needs to know. So the look comes a little later. */
-function lookOnceEnded(socket: Socket, ended: Sweep): void {
-  const one: Swept = { before: undefined, behind: undefined, remind: () => closeIfClosed(socket) };
-  socket.once('end', () => ended.enter(one)).once('close', () => ended.leave(one));
+function lookOnceEnded(socket: Socket): void {
+  const look: Due = { before: undefined, behind: undefined, due: 0, remind: () => closeIfClosed(socket) };
+  const ended = () => {
+    look.due = performance.now() + TRANSPORT.closedMs;
+    deadlines.enter(look);
+  };
+  socket.on('end', ended).on('close', () => deadlines.leave(look));
 }
 
 /**

@@ -191,7 +191,8 @@ export function endpointDial(options: EndpointOptions): Dial {
   const { agentId, events, tracer = noTracer } = options;
   return (request) => {
     if (request.signal.aborted) return Promise.reject(abandoned());
-    const ownDeadline = performance.now() + TRANSPORT.destinationConnectMs;
+    const now = performance.now();
+    const ownDeadline = now + TRANSPORT.destinationConnectMs;
     const steps = new EndpointSteps(request, tracer, refusalOf(request, options));
     let giveUp = () => {};
     // A defect fails the dial: one in the callback for the acknowledgement, say.
@@ -203,18 +204,20 @@ export function endpointDial(options: EndpointOptions): Dial {
       error.timing = steps.failed(error);
       return error;
     };
-    const acknowledge = guarded(() => request.acknowledged?.());
-    const acknowledging = setTimeout(acknowledge, TRANSPORT.acknowledgeAfterMs);
+    const deadline = Math.min(ownDeadline, request.deadline);
     const pending = pendingDial(request, {
       guarded,
-      deadline: Math.min(ownDeadline, request.deadline),
+      deadline,
+      meanwhile: {
+        due: Math.min(now + TRANSPORT.acknowledgeAfterMs, deadline),
+        act: () => request.acknowledged?.(),
+      },
       abandoned: () => timed(abandoned()),
       expired() {
         events?.emit('endpoint:failure', true);
         return timed(timeoutError(request, steps, request.deadline < ownDeadline));
       },
       settled(error) {
-        clearTimeout(acknowledging);
         if (error) giveUp();
       },
     });

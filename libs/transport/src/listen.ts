@@ -11,7 +11,7 @@ import {
   type WaitingLimits,
   type WaitingPool,
 } from '@isthmus/runtime';
-import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
+import { type CertificatePlace, type Due, deadlines, type PlaneEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.ts';
 
@@ -180,7 +180,7 @@ function secured(
 /** Gives a connection to the protocol that its first bytes show. */
 function dispatch(socket: Socket, { others, http2, hold, events, name }: ListenOptions): void {
   const settle = () => {
-    clearTimeout(timer);
+    deadlines.leave(first);
     stop();
     socket.off('end', gone).off('close', settle);
   };
@@ -194,18 +194,23 @@ function dispatch(socket: Socket, { others, http2, hold, events, name }: ListenO
     settle();
     socket.destroy();
   };
-  const stop = beginsWith(socket, hold ? PREFIXES_WITH_HOLD : PREFIXES, (index, first) => {
+  const stop = beginsWith(socket, hold ? PREFIXES_WITH_HOLD : PREFIXES, (index, bytes) => {
     settle();
     const accept = index === 0 ? http2 : index === 1 ? hold : others;
     try {
       if (!accept) throw new Error(index === 0 ? 'HTTP/2 is not served here' : 'HTTP/1.1 is not served here');
-      accept(socket, first);
+      accept(socket, bytes);
     } catch (error) {
       refuse(error as Error);
     }
   });
-  const late = () => refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`));
-  const timer = setTimeout(late, TRANSPORT.firstBytesMs);
+  const first: Due = {
+    before: undefined,
+    behind: undefined,
+    due: performance.now() + TRANSPORT.firstBytesMs,
+    remind: () => refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`)),
+  };
+  deadlines.enter(first);
   socket.on('end', gone).on('close', settle);
 }
 

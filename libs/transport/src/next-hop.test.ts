@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
-import { DialAbort, DialError, type DialRequest } from '@isthmus/tunnel';
+import { DialAbort, DialError, type DialRequest, deadlines } from '@isthmus/tunnel';
 import { type PendingDial, type PendingDialOptions, pendingDial } from './next-hop.ts';
 import { destination, established, request } from './packets/testing.ts';
 
-const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
 const soon = () => ({ deadline: performance.now() });
 
 interface Setup {
@@ -29,13 +28,13 @@ function setup(over: Partial<DialRequest> = {}, options: Partial<PendingDialOpti
 
 const refused = new DialError('connection_refused', 'refused');
 
-test('an answer ends the wait: its timer is cleared, and a later abort or failure has no effect', async () => {
-  const before = timers();
+test('an answer ends the wait: nothing is due any more, and a later abort or failure has no effect', async () => {
+  const before = deadlines.size;
   const { pending, signal, told } = setup();
-  assert.equal(timers(), before + 1);
+  assert.equal(deadlines.size, before + 1);
   const answer = established(destination().near);
   pending.succeed(answer);
-  assert.equal(timers(), before);
+  assert.equal(deadlines.size, before);
   signal.abort();
   pending.fail(refused);
   assert.equal(await pending.answer, answer);
@@ -43,12 +42,12 @@ test('an answer ends the wait: its timer is cleared, and a later abort or failur
 });
 
 test('a failure is passed on as it is, without a cancel, and nothing counts after it', async () => {
-  const before = timers();
+  const before = deadlines.size;
   const { pending, signal, told } = setup();
   pending.fail(refused);
   pending.succeed(established(destination().near));
   signal.abort();
-  assert.equal(timers(), before);
+  assert.equal(deadlines.size, before);
   await assert.rejects(pending.answer, refused);
   assert.deepEqual(told, ['failed: refused']);
 });
@@ -79,6 +78,14 @@ test('a dial without an answer is cancelled at its deadline', async () => {
   const message = "dial tcp [::1]:443: i/o timeout (no answer within the dial's deadline)";
   await assert.rejects(pending.answer, { code: 'connection_timeout', message, expired: true });
   assert.deepEqual(told, ['cancel', `failed: ${message}`]);
+});
+
+test('what the owner does meanwhile is done once, before the deadline', async () => {
+  let acts = 0;
+  const now = performance.now();
+  const { pending, told } = setup({ deadline: now + 30 }, { meanwhile: { due: now, act: () => acts++ } });
+  await assert.rejects(pending.answer, { expired: true });
+  assert.deepEqual([acts, told.length], [1, 2]);
 });
 
 test('a deadline and errors of the owner take precedence', async () => {

@@ -3,6 +3,8 @@ import {
   type Ask,
   DialError,
   type DialRequest,
+  type Due,
+  deadlines,
   type Established,
   formatDestination,
   type NextHop,
@@ -86,13 +88,15 @@ export class Drain {
 export interface PendingDialOptions {
   /** When to stop waiting, in milliseconds of `performance.now()`. Default: the request's deadline. */
   readonly deadline?: number;
+  /** What to do if there is no answer by then: in milliseconds of `performance.now()`, before the deadline. */
+  readonly meanwhile?: { readonly due: number; readonly act: () => void };
   /** The errors of a dial whose caller has gone, and of one without an answer at its deadline. */
   readonly abandoned?: () => DialError;
   readonly expired?: (request: Pending) => DialError;
   /** Undoes what was started, if the caller has gone or the deadline has passed. */
   readonly cancel?: () => void;
   /** Called once, when the wait is over: without an error if the dial succeeded. */
-  readonly settled: (error?: DialError) => void;
+  readonly settled?: (error?: DialError) => void;
   /** Handles what the callbacks above throw. */
   readonly guarded: Guarded;
 }
@@ -109,35 +113,83 @@ type Pending = Pick<DialRequest, 'destination' | 'deadline' | 'signal'>;
 
 /** Waits for the answer to a dial or an attach. The first of these ends the wait: the answer, a failure, the caller's abort, the deadline. */
 export function pendingDial<Answer = Established>(request: Pending, options: PendingDialOptions): PendingDial<Answer> {
-  const { settled, guarded, deadline = request.deadline } = options;
-  const { promise: answer, resolve, reject } = Promise.withResolvers<Answer>();
-  let waits = true;
-  const settle = (pass: () => void, error?: DialError) => {
-    if (!waits) return;
-    waits = false;
-    clearTimeout(timer);
-    request.signal.removeEventListener('abort', abandon);
-    pass();
-    settled(error);
-  };
-  const fail = (error: DialError) => settle(() => reject(error), error);
-  const giveUp = (why: (request: Pending) => DialError) => {
-    if (!waits) return;
-    options.cancel?.();
-    fail(why(request));
-  };
-  const abandon = guarded(() => giveUp(options.abandoned ?? abandoned));
-  const expire = guarded(() => giveUp(options.expired ?? expired));
-  const timer = setTimeout(expire, Math.max(0, deadline - performance.now()));
-  request.signal.addEventListener('abort', abandon, { once: true });
-  return { answer, fail, succeed: (given) => settle(() => resolve(given)) };
+  return new Waiting<Answer>(request, options);
+}
+
+class Waiting<Answer> implements PendingDial<Answer>, Due {
+  before: Due | undefined;
+  behind: Due | undefined;
+  due: number;
+  readonly answer: Promise<Answer>;
+  readonly #request: Pending;
+  readonly #options: PendingDialOptions;
+  readonly #resolve: (answer: Answer) => void;
+  readonly #reject: (error: DialError) => void;
+  readonly #abandon: () => void;
+  #waits = true;
+
+  constructor(request: Pending, options: PendingDialOptions) {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    this.answer = promise;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#request = request;
+    this.#options = options;
+    this.due = options.meanwhile?.due ?? this.#deadline;
+    this.#abandon = options.guarded(() => this.#giveUp(options.abandoned ?? abandoned));
+    request.signal.addEventListener('abort', this.#abandon, { once: true });
+    deadlines.enter(this);
+  }
+
+  get #deadline(): number {
+    return this.#options.deadline ?? this.#request.deadline;
+  }
+
+  succeed(answer: Answer): void {
+    if (!this.#settle()) return;
+    this.#resolve(answer);
+    this.#options.settled?.();
+  }
+
+  fail(error: DialError): void {
+    if (!this.#settle()) return;
+    this.#reject(error);
+    this.#options.settled?.(error);
+  }
+
+  remind(): void {
+    const { guarded, meanwhile, expired = tooLate } = this.#options;
+    const deadline = this.#deadline;
+    if (this.due === deadline || !meanwhile) {
+      guarded(() => this.#giveUp(expired))();
+      return;
+    }
+    this.due = deadline;
+    deadlines.enter(this);
+    guarded(meanwhile.act)();
+  }
+
+  #giveUp(why: (request: Pending) => DialError): void {
+    if (!this.#waits) return;
+    this.#options.cancel?.();
+    this.fail(why(this.#request));
+  }
+
+  /** @returns false if it was settled before */
+  #settle(): boolean {
+    if (!this.#waits) return false;
+    this.#waits = false;
+    deadlines.leave(this);
+    this.#request.signal.removeEventListener('abort', this.#abandon);
+    return true;
+  }
 }
 
 export function abandoned(): DialError {
   return new DialError('connection_terminated', 'the caller went away');
 }
 
-function expired({ destination }: Pending): DialError {
+function tooLate({ destination }: Pending): DialError {
   const text = `dial tcp ${formatDestination(destination)}: i/o timeout (no answer within the dial's deadline)`;
   return new DialError('connection_timeout', text, { expired: true });
 }

@@ -34,6 +34,10 @@ export const TUNNEL = {
   youngDials: 32,
   /** Dials that have been under way for so long count as young no more: they wait for something else than a processor. */
   youngMs: 100,
+  /** What is due within this time is reminded of together, so that what came together needs one pass. */
+  remindTogetherMs: 10,
+  /** What is due later than this is looked at only when some of it is due: thousands of half-closed tunnels may be. */
+  soonMs: 1000,
   /** How much longer the first word of an agent may take on a path, as a multiple of the round trips of its links. Round trips vary. */
   roundTrips: 2,
 

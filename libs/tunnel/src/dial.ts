@@ -230,6 +230,11 @@ export class DialAbort implements DialSignal {
   }
 }
 
+/** How long a path may be silent, in milliseconds. @param ms the time that any path gets */
+export function patience(ms: number, roundTripMs: number): number {
+  return ms + TUNNEL.roundTrips * roundTripMs;
+}
+
 /**
  * Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. It runs once the
  * request is under way, or from `start` on.
@@ -260,7 +265,7 @@ export class SilenceTimer {
   underWay(roundTripMs: number): void {
     if (this.#stopped) return;
     this.#cancel?.();
-    this.#cancel = this.#after(this.#ms + TUNNEL.roundTrips * roundTripMs, () => {
+    this.#cancel = this.#after(patience(this.#ms, roundTripMs), () => {
       this.#stopped = true;
       this.#silent();
     });

@@ -1,4 +1,5 @@
 export type { Ask, Question } from './ask.ts';
+export { Deadlines, type Due, deadlines } from './deadlines.ts';
 export {
   type Destination,
   DIRECT_PROHIBITIONS,
@@ -30,6 +31,7 @@ export {
   type Established,
   isRefusedDial,
   type NextHop,
+  patience,
   pipeline,
   type ResumableTunnel,
   SilenceTimer,
@@ -118,7 +120,7 @@ export {
 } from './resume/carrier.ts';
 export type { GatewayLoss } from './resume/dead-or-lost.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';
-export { type ResumeOptions, Sweep, type Swept } from './resume/halves.ts';
+export type { ResumeOptions } from './resume/halves.ts';
 export {
   type AgentIdentifiers,
   type AgentName,

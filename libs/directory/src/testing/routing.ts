@@ -1,4 +1,4 @@
-import type { AgentIdentifiers, Dial, DialError, DialRequest } from '@isthmus/tunnel';
+import { type AgentIdentifiers, Deadlines, type Dial, type DialError, type DialRequest } from '@isthmus/tunnel';
 import { established, unobserved } from '@isthmus/tunnel/testing';
 import { routed } from '../attempts.ts';
 import { Directory } from '../directory.ts';
@@ -99,7 +99,8 @@ export function routing(
   parkTimeout = 0,
   observation = unobserved(),
 ): Dial {
-  const options = { strategies: ['default'], zone: '', observation } as const;
+  // Of its own, so that a test's clock moves no other test's.
+  const options = { strategies: ['default'], zone: '', observation, deadlines: new Deadlines() } as const;
   return routed({ ...options, directory, parkTimeout, nextHop: (hubId) => hop(dials[hubId]) });
 }
 

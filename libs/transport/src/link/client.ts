@@ -329,7 +329,6 @@ export class LinkClient implements NextHopConnection {
     const pending = pendingDial<Answer>(request, {
       guarded,
       cancel: () => stream.reset(cancelled),
-      settled() {},
     });
     request.underWay?.(this.rtt ?? TRANSPORT.unknownRoundTripMs);
     return pending.answer;
