@@ -1,7 +1,9 @@
+import type { Due } from '../deadlines.ts';
+import { TUNNEL } from '../defaults.ts';
 import { PlaneEnded, SessionLost } from '../errors.ts';
 import type { Carrier, CarrierUser, HalfUser, Mark, Position } from './carrier.ts';
 import { waitAfter } from './dead-or-lost.ts';
-import { acknowledgedAtOnce, type Swept } from './halves.ts';
+import { acknowledgedAtOnce } from './halves.ts';
 import { Positions } from './positions.ts';
 
 /**
@@ -16,10 +18,11 @@ type State = 'running' | 'complete' | 'aborted' | 'gone';
  * One half of a tunnel that outlives its carriers. It keeps the bytes that it has sent until the socket at the other end has taken them. A
  * new carrier first sends them again, and then goes on. A half does no I/O. docs/RESUME.md says how two halves work together.
  */
-export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> implements CarrierUser, Swept {
+export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> implements CarrierUser, Due {
   /** For the sweep. */
-  before: Swept | undefined;
-  behind: Swept | undefined;
+  before: Due | undefined;
+  behind: Due | undefined;
+  due = Number.POSITIVE_INFINITY;
   #state: State = 'running';
   /** Whether the user waits for `HalfUser.mayWrite`. */
   #writerWaits = false;
@@ -197,8 +200,8 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     if (this.incoming.untold > 0) this.sendMark();
     const deadline = this.#deadline;
     if (!deadline || this.#state === 'gone') return;
-    if (this.halves.clock.now() >= deadline.at) this.#expire(deadline.reason);
-    else this.halves.sweep.enter(this);
+    if (this.due >= deadline.at) this.#expire(deadline.reason);
+    else this.#remindAt(deadline.at);
   }
 
   // What the two kinds of halves do differently.
@@ -272,7 +275,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     if (this.#completeIfDone()) return;
     const many = incoming.untold >= acknowledgedAtOnce(sweep.size);
     if (now || many || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.sendMark();
-    else sweep.enter(this);
+    else this.#remindAt(this.halves.clock.now() + TUNNEL.acknowledgeMs);
   }
 
   #applyMark({ taken, final, ask = 0 }: Mark): void {
@@ -305,6 +308,13 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
   /** Ends the half after this time, unless the other half is heard before. */
   #expireAfter(ms: number, reason?: Error): void {
     this.#deadline ??= { at: this.halves.clock.now() + ms, ...(reason && { reason }) };
+    this.#remindAt(this.#deadline.at);
+  }
+
+  /** Unless it is reminded sooner. */
+  #remindAt(at: number): void {
+    if (this.before && this.due <= at) return;
+    this.due = at;
     this.halves.sweep.enter(this);
   }
 
