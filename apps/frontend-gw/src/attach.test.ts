@@ -7,6 +7,7 @@ import {
   type Attached,
   AttachRefused,
   type AttachRequest,
+  Deadlines,
   DialAbort,
   DialError,
   noTracer,
@@ -50,21 +51,23 @@ function gateway(sessions: readonly AgentSession[], hubs: Readonly<Record<string
         .filter(({ record }) => record.instance === instance && !tried.has(record.sessionId))
         .map((each) => ({ session: each, rank: 1 })),
   };
+  const deadlines = new Deadlines({
+    now: () => 0,
+    after(ms, run) {
+      assert.ok(ms >= GATEWAY.passedAttachMs);
+      timers.add(run);
+      return () => timers.delete(run);
+    },
+  });
   const attach = passedAttach({
     ...routes,
     observation: { events: planeEvents(), tracer: noTracer },
-    clock: {
-      after(ms, run) {
-        assert.ok(ms >= GATEWAY.passedAttachMs);
-        timers.add(run);
-        return () => timers.delete(run);
-      },
-    },
+    deadlines,
   });
   return {
     attach,
     seen,
-    timers,
+    deadlines,
     /** The time of the attach that waits is over. */
     silence() {
       for (const run of [...timers]) {
@@ -107,9 +110,9 @@ const silent: Attach = ({ signal }) =>
   );
 
 test("an attach takes the first session of the agent's process that has a link", async () => {
-  const { attach, timers } = gateway([FIRST, SECOND], { h1: answers, h2: answers });
+  const { attach, deadlines } = gateway([FIRST, SECOND], { h1: answers, h2: answers });
   assert.equal((await attach(request())).sessionId, 's1');
-  assert.equal(timers.size, 0);
+  assert.equal(deadlines.size, 0);
 });
 
 test('an attach that names no process is refused: it is not of isthmus hold', async () => {
@@ -154,12 +157,12 @@ test('a gateway does not accuse the hub in its own process', async () => {
 });
 
 test('nobody is accused, and no other session asked, when nobody waits any more', async () => {
-  const { attach, seen, timers } = gateway([FIRST, SECOND], { h1: silent, h2: async () => assert.fail('asked') });
+  const { attach, seen, deadlines } = gateway([FIRST, SECOND], { h1: silent, h2: async () => assert.fail('asked') });
   const signal = new DialAbort();
   const attached = attach(request({ signal }));
   signal.abort(new Error('the caller has gone'));
   await assert.rejects(attached, /given up/);
-  assert.deepEqual([seen.accused, seen.forgotten, timers.size], [[], [], 0]);
+  assert.deepEqual([seen.accused, seen.forgotten, deadlines.size], [[], [], 0]);
 });
 
 test('nobody is accused, and no other session asked, when the deadline that the caller chose has passed', async () => {

@@ -1,4 +1,4 @@
-import { type Clock, getOrPut, systemClock } from '@isthmus/runtime';
+import { getOrPut } from '@isthmus/runtime';
 import {
   type AgentName,
   type AgentRoutes,
@@ -7,8 +7,10 @@ import {
   type AttachRequest,
   asDialError,
   attachThrough,
+  type Deadlines,
   DialError,
   type Observation,
+  deadlines as ofThisProcess,
   type PlaneEvents,
   SessionLost,
   Tunnel,
@@ -17,7 +19,8 @@ import { GATEWAY } from './defaults.ts';
 
 interface PassedAttachOptions extends AgentRoutes {
   readonly observation: Observation;
-  readonly clock?: Pick<Clock, 'after'>;
+  /** Default: those of the process. */
+  readonly deadlines?: Deadlines;
 }
 
 /**
@@ -25,9 +28,9 @@ interface PassedAttachOptions extends AgentRoutes {
  * other until the agent answers, as each says nothing about the tunnel.
  */
 export function passedAttach(options: PassedAttachOptions): Attach {
-  const { observation, clock = systemClock } = options;
+  const { observation, deadlines = ofThisProcess } = options;
   // A session that is silent is given up sooner than hold gives up this gateway.
-  const through = { ...options, ...observation, clock, silentMs: GATEWAY.passedAttachMs, ownDeadline: false };
+  const through = { ...options, ...observation, deadlines, silentMs: GATEWAY.passedAttachMs, ownDeadline: false };
   return async (request) => {
     const { tenant, destination, process } = request;
     if (!process)

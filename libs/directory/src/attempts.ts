@@ -16,7 +16,7 @@ import {
   enterSpan,
   type Observation,
   deadlines as ofThisProcess,
-  patience,
+  Silence,
 } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import { countOn } from './directory.ts';
@@ -56,73 +56,22 @@ export function routed(options: RoutingOptions, suspects: Suspects = new Suspect
   };
 }
 
-/** One try through one session, and when its silence is too long: that before its first word, then that before its answer. */
-class Attempt implements Due {
-  before: Due | undefined;
-  behind: Due | undefined;
-  due = Number.POSITIVE_INFINITY;
+/** One try through one session. */
+interface Attempt {
   readonly record: SessionRecord;
   readonly entry: AttemptRecord;
   readonly span: DialSpan<AttemptRecord>;
-  readonly abort = new DialAbort();
-  readonly #deadlines: Deadlines;
-  /** How long any path may be silent, in milliseconds, beside the round trips of this one. */
-  #patienceMs = DIRECTORY.hedgeAfterMs;
-  #silent: ((attempt: Attempt) => void) | undefined;
+  readonly abort: DialAbort;
+  /** Before its first word, then before its answer. */
+  readonly silence: Silence;
+}
 
-  constructor(
-    record: SessionRecord,
-    { entry, span }: Pick<Attempt, 'entry' | 'span'>,
-    silent: (attempt: Attempt) => void,
-    deadlines: Deadlines,
-  ) {
-    this.record = record;
-    this.entry = entry;
-    this.span = span;
-    this.#silent = silent;
-    this.#deadlines = deadlines;
-  }
-
-  /** The request has left, perhaps not over a link. */
-  left(): void {
-    if (this.due === Number.POSITIVE_INFINITY) this.underWay(0);
-  }
-
-  /** A link passes the request on, with this round-trip time in milliseconds. */
-  underWay(roundTripMs: number): void {
-    if (!this.#silent) return;
-    const now = performance.now();
-    this.due = now + patience(this.#patienceMs, roundTripMs);
-    this.#deadlines.enter(this, now);
-  }
-
-  /** From now on it waits for the answer. */
-  acknowledged(silent: (attempt: Attempt) => void): void {
-    this.#patienceMs = DIRECTORY.hungAfterMs;
-    this.#silent = silent;
-    this.underWay(0);
-  }
-
-  /** What it waited for came, or nobody waits for it any more. */
-  heard(): void {
-    this.#silent = undefined;
-    this.#deadlines.leave(this);
-  }
-
-  remind(): void {
-    const silent = this.#silent;
-    this.#silent = undefined;
-    silent?.(this);
-  }
-
-  /** Writes how it ended, once, to the dial's log and its span. */
-  ended(outcome: AttemptRecord['outcome'], error?: DialError): void {
-    const { entry, span } = this;
-    entry.outcome = outcome;
-    entry.ms = performance.now() - entry.start;
-    if (error) entry.error = error;
-    span.end(entry);
-  }
+/** Writes how an attempt ended, once, to the dial's log and its span. */
+function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
+  entry.outcome = outcome;
+  entry.ms = performance.now() - entry.start;
+  if (error) entry.error = error;
+  span.end(entry);
 }
 
 /** Errors of attempts whose session is no more. */
@@ -306,13 +255,14 @@ class Attempts implements Due {
     this.#log.attempts.push(entry);
     const span = observation.tracer.attempt(this.#request, entry, this.#count());
     const silent = () => this.#guarded(() => this.#hedge(record));
-    const attempt = new Attempt(record, { entry, span }, silent, deadlines);
+    const silence = new Silence(DIRECTORY.hedgeAfterMs, silent, deadlines);
+    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), silence };
     this.#tried.add(sessionId);
     running.add(attempt);
     const release = countOn(session);
     const failed = (thrown: unknown) => {
       release();
-      attempt.heard();
+      attempt.silence.heard();
       running.delete(attempt);
       this.#guarded(() => this.#failed(attempt, asDialError(thrown)));
     };
@@ -330,20 +280,20 @@ class Attempts implements Due {
       ...this.#request,
       session: sessionId,
       acknowledged: () => this.#awaitAnswer(attempt, running),
-      underWay: (roundTripMs) => attempt.underWay(roundTripMs),
+      underWay: (roundTripMs) => attempt.silence.underWay(roundTripMs),
       signal: attempt.abort,
     };
     enterSpan(asked, span);
     try {
       dial(asked).then(answered, failed);
-      attempt.left();
+      attempt.silence.left();
     } catch (thrown) {
       failed(thrown);
     }
   }
 
   #lives(attempt: Attempt): void {
-    attempt.heard();
+    attempt.silence.heard();
     const { hubId, sessionId } = attempt.record;
     this.#routing.suspects.clear(hubId, sessionId);
     if (this.#state.at !== 'settled') this.#request.acknowledged?.();
@@ -356,7 +306,7 @@ class Attempts implements Due {
       this.#routing.suspects.accuse(this.#request.tenant, attempt.record.sessionId);
       this.#start('hedge');
     };
-    attempt.acknowledged(() => this.#guarded(hung));
+    attempt.silence.awaitNext(DIRECTORY.hungAfterMs, () => this.#guarded(hung));
   }
 
   /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */
@@ -371,7 +321,7 @@ class Attempts implements Due {
       established.end.abort(new Error('another attempt was faster'));
       return;
     }
-    attempt.ended('established');
+    recordOutcome(attempt, 'established');
     this.#settle();
     this.#outcome.resolve(established);
   }
@@ -380,8 +330,8 @@ class Attempts implements Due {
     if (this.#state.at === 'settled') return;
     const { record } = attempt;
     // After the caller gave up, the error says only that, so it is not the attempt's own.
-    if (this.#request.signal.aborted && !error.expired) attempt.ended('overtaken');
-    else attempt.ended('failed', error);
+    if (this.#request.signal.aborted && !error.expired) recordOutcome(attempt, 'overtaken');
+    else recordOutcome(attempt, 'failed', error);
     this.#last = { error, hubLost: this.#routing.nextHop(record.hubId) === undefined };
     // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
     if (error.retryable && error.code === 'connection_limit_reached')
@@ -405,9 +355,9 @@ class Attempts implements Due {
     if (before.at === 'parked') before.leave();
     if (before.at !== 'trying') return;
     for (const attempt of before.running) {
-      attempt.heard();
+      attempt.silence.heard();
       attempt.abort.abort();
-      attempt.ended('overtaken');
+      recordOutcome(attempt, 'overtaken');
     }
   }
 

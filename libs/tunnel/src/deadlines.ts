@@ -63,6 +63,11 @@ export class Deadlines {
     this.#clock = clock;
   }
 
+  /** In milliseconds. */
+  now(): number {
+    return this.#clock.now();
+  }
+
   /** How many records are in it. */
   get size(): number {
     return this.#size;

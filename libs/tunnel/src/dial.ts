@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { systemClock } from '@isthmus/runtime';
+import type { Deadlines, Due } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { Destination, DialPolicy } from './destination.ts';
 import { DialError, type DialErrorCode, type DialTiming } from './errors.ts';
@@ -230,51 +230,58 @@ export class DialAbort implements DialSignal {
   }
 }
 
-/** How long a path may be silent, in milliseconds. @param ms the time that any path gets */
-export function patience(ms: number, roundTripMs: number): number {
-  return ms + TUNNEL.roundTrips * roundTripMs;
-}
-
 /**
  * Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. It runs once the
- * request is under way, or from `start` on.
+ * request is under way, or from `left` on.
  */
-export class SilenceTimer {
-  readonly #ms: number;
-  readonly #silent: () => void;
-  readonly #after: typeof systemClock.after;
-  #cancel: (() => void) | undefined;
-  #stopped = false;
+export class Silence implements Due {
+  before: Due | undefined;
+  behind: Due | undefined;
+  due = Number.POSITIVE_INFINITY;
+  readonly #deadlines: Deadlines;
+  #ms: number;
+  #silent: (() => void) | undefined;
 
   /**
    * @param ms how long it waits on a path without round-trip times, in milliseconds
    * @param silent called once, if nothing came in time
    */
-  constructor(ms: number, silent: () => void, after = systemClock.after) {
+  constructor(ms: number, silent: () => void, deadlines: Deadlines) {
     this.#ms = ms;
     this.#silent = silent;
-    this.#after = after;
+    this.#deadlines = deadlines;
   }
 
   /** The request has left, perhaps not over a link. */
-  start(): void {
-    if (!this.#cancel) this.underWay(0);
+  left(): void {
+    if (this.due === Number.POSITIVE_INFINITY) this.underWay(0);
   }
 
   /** A link passes the request on. @param roundTripMs the link's round-trip time */
   underWay(roundTripMs: number): void {
-    if (this.#stopped) return;
-    this.#cancel?.();
-    this.#cancel = this.#after(patience(this.#ms, roundTripMs), () => {
-      this.#stopped = true;
-      this.#silent();
-    });
+    if (!this.#silent) return;
+    const now = this.#deadlines.now();
+    this.due = now + this.#ms + TUNNEL.roundTrips * roundTripMs;
+    this.#deadlines.enter(this, now);
   }
 
-  /** It came, or nobody waits for it any more. */
-  stop(): void {
-    this.#stopped = true;
-    this.#cancel?.();
+  /** The word came, or nobody waits for it any more. */
+  heard(): void {
+    this.#silent = undefined;
+    this.#deadlines.leave(this);
+  }
+
+  /** It came, and from now on this waits for the next one. */
+  awaitNext(ms: number, silent: () => void): void {
+    this.#ms = ms;
+    this.#silent = silent;
+    this.underWay(0);
+  }
+
+  remind(): void {
+    const silent = this.#silent;
+    this.#silent = undefined;
+    silent?.();
   }
 }
 

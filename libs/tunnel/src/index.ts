@@ -31,10 +31,9 @@ export {
   type Established,
   isRefusedDial,
   type NextHop,
-  patience,
   pipeline,
   type ResumableTunnel,
-  SilenceTimer,
+  Silence,
   type Stage,
   type TunnelEnd,
 } from './dial.ts';

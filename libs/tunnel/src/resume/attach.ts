@@ -1,5 +1,6 @@
-import { type Clock, onceAborted } from '@isthmus/runtime';
-import { type Attached, type AttachRequest, DialAbort, type NextHop, SilenceTimer } from '../dial.ts';
+import { onceAborted } from '@isthmus/runtime';
+import type { Deadlines } from '../deadlines.ts';
+import { type Attached, type AttachRequest, DialAbort, type NextHop, Silence } from '../dial.ts';
 import { asDialError } from '../errors.ts';
 import { enterSpan, type Observation } from '../observe.ts';
 import type { AgentSession, AgentSessions } from '../sessions.ts';
@@ -22,7 +23,7 @@ export interface AgentRoutes {
 }
 
 interface AttachThroughOptions extends Pick<AgentRoutes, 'directory' | 'suspects'>, Pick<Observation, 'tracer'> {
-  readonly clock: Pick<Clock, 'after'>;
+  readonly deadlines: Deadlines;
   /** How long the session may be silent, and the round trips of its path, in milliseconds. */
   readonly silentMs: number;
   /** Whether the deadline is this gateway's own, so that a session which lets it pass is accused too. A caller may set its own as short as it likes. */
@@ -38,7 +39,7 @@ export async function attachThrough(
   { attach }: Pick<NextHop, 'attach'>,
   { hubId }: Pick<AgentSession['record'], 'hubId'>,
   request: AttachRequest,
-  { directory, suspects, tracer, clock, silentMs, ownDeadline }: AttachThroughOptions,
+  { directory, suspects, tracer, deadlines, silentMs, ownDeadline }: AttachThroughOptions,
 ): Promise<Attached> {
   const signal = new DialAbort();
   const abandon = () => signal.abort(request.signal.reason);
@@ -48,7 +49,7 @@ export async function attachThrough(
     silent = true;
     signal.abort();
   };
-  const silence = new SilenceTimer(silentMs, giveUp, clock.after);
+  const silence = new Silence(silentMs, giveUp, deadlines);
   const asked: AttachRequest = {
     ...request,
     signal,
@@ -62,7 +63,7 @@ export async function attachThrough(
   const start = performance.now();
   try {
     const answer = attach(asked);
-    silence.start();
+    silence.left();
     const attached = await answer;
     const { agentId, sessionId } = attached;
     span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
@@ -76,7 +77,7 @@ export async function attachThrough(
     if (error.code === 'destination_unavailable' && error.retryable) directory.forget(sessionId);
     throw error;
   } finally {
-    silence.stop();
+    silence.heard();
     request.signal.removeEventListener('abort', abandon);
   }
 }

@@ -289,7 +289,8 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
       signal,
     };
     const { attachMs: silentMs } = TUNNEL;
-    const options = { directory, suspects, ...observation, clock: this.#clock, silentMs, ownDeadline: true };
+    const { sweep: deadlines } = this.#shared.halves;
+    const options = { directory, suspects, ...observation, deadlines, silentMs, ownDeadline: true };
     this.#tryLast(session.sessionId);
     this.#pendingAttach = signal;
     try {
