@@ -1,14 +1,21 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { Deadlines, type Dial, DialError, type DialRequest, type Established } from '@isthmus/tunnel';
 import { established, request, unobserved } from '@isthmus/tunnel/testing';
 import { RetryBudget, routed } from './attempts.ts';
-import { best, directory, failing, hop, hub, join, plane, routing, session, silent } from './testing/routing.ts';
-
-/** Lets time pass in small steps: what is due later has its timer only once it is the next. */
-function pass({ mock }: TestContext, ms: number): void {
-  for (let at = 0; at < ms; at++) mock.timers.tick(1);
-}
+import {
+  best,
+  directory,
+  failing,
+  hop,
+  hub,
+  join,
+  plane,
+  routing,
+  session,
+  silent,
+  stoppedTime,
+} from './testing/routing.ts';
 
 test('without a session the dial fails with the words that operators of ANP know', async () => {
   await assert.rejects(routing(plane(), {})(request), {
@@ -210,36 +217,32 @@ test('an exception in our own code during an attempt, first or retry, fails its 
 });
 
 test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const seen: DialRequest[] = [];
   const answer = established();
   const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => answer })(request);
   await new Promise(setImmediate);
-  t.mock.timers.tick(299);
+  pass(299);
   assert.deepEqual([seen.length, seen[0]?.signal.aborted], [1, false]);
-  t.mock.timers.tick(1);
+  pass(1);
   assert.equal(await dialled, answer);
   assert.equal(seen[0]?.signal.aborted, true);
 });
 
 test('the next dial skips a silent hub', async (t) => {
-  t.mock.method(performance, 'now', () => 0);
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const seen: DialRequest[] = [];
   const dial = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => established() });
   const first = dial(request);
   await new Promise(setImmediate);
-  t.mock.timers.tick(300);
+  pass(300);
   await first;
   for (let round = 0; round < 20; round++) await dial(request);
   assert.equal(seen.length, 1);
 });
 
 test('a silent session at the hub of this process becomes a suspect, that hub does not', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const hubs = [hub('own'), hub('other')];
   const sessions = [session('a', { hubId: 'own' }), session('b', { hubId: 'own' }), session('c', { hubId: 'other' })];
   const dialled: string[] = [];
@@ -250,14 +253,13 @@ test('a silent session at the hub of this process becomes a suspect, that hub do
   const dial = routing(directory(hubs, sessions, 'own'), { own, other: async () => assert.fail('the other hub') });
   const dials = Array.from({ length: 20 }, () => dial(request));
   await new Promise(setImmediate);
-  t.mock.timers.tick(300);
+  pass(300);
   await Promise.all(dials);
   assert.ok(dialled.includes('a') && dialled.includes('b'));
 });
 
 test('an acknowledged dial is left alone, however long its destination takes', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const others: DialRequest[] = [];
   let answer: (value: Established) => void = () => {};
   const slow: Dial = ({ acknowledged }) => {
@@ -268,7 +270,7 @@ test('an acknowledged dial is left alone, however long its destination takes', a
   };
   const dialled = routing(plane('h1', 'h2'), { h1: slow, h2: silent(others) })(request);
   await new Promise(setImmediate);
-  pass(t, 4000);
+  pass(4000);
   assert.equal(others.length, 0);
   const late = established();
   answer(late);
@@ -276,8 +278,7 @@ test('an acknowledged dial is left alone, however long its destination takes', a
 });
 
 test('a dial that is acknowledged and not answered within 7 s also goes through another session of the same hub or another', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const dialled: string[] = [];
   const hung: DialRequest[] = [];
   const h1: Dial = async (request) => {
@@ -292,11 +293,11 @@ test('a dial that is acknowledged and not answered within 7 s also goes through 
   // Whichever session is drawn first: the hung one counts the dials that wait for it, and so is soon avoided.
   const dials = Array.from({ length: 10 }, () => dial(request));
   await new Promise(setImmediate);
-  pass(t, 6_999);
+  pass(6_999);
   await new Promise(setImmediate);
   const first = [...dialled];
   assert.ok(hung.length > 0 && first.length === 10, first.join());
-  t.mock.timers.tick(1);
+  pass(1);
   await Promise.all(dials);
   assert.equal(dialled.length, 10 + hung.length);
   assert.ok(dialled.slice(10).every((session) => session === 'well'));
@@ -304,8 +305,7 @@ test('a dial that is acknowledged and not answered within 7 s also goes through 
 });
 
 test('the first of two answers counts, and the second tunnel is closed unused', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const [winner, loser] = [established(), established()];
   let answer: (value: Established) => void = () => {};
   const slow: Dial = () =>
@@ -314,7 +314,7 @@ test('the first of two answers counts, and the second tunnel is closed unused', 
     });
   const dialled = routing(plane('h1', 'h2'), { h1: slow, h2: async () => winner })(request);
   await new Promise(setImmediate);
-  t.mock.timers.tick(300);
+  pass(300);
   assert.equal(await dialled, winner);
   answer(loser);
   await new Promise((resolve) => loser.end.stream.once('close', resolve));
@@ -322,27 +322,25 @@ test('the first of two answers counts, and the second tunnel is closed unused', 
 });
 
 test("one attempt's final answer ends the others", async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const seen: DialRequest[] = [];
   const refused = new DialError('connection_refused', 'dial tcp x:1: connect: connection refused');
   const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: failing([], 'h2', refused) })(request);
   const rejected = assert.rejects(dialled, refused);
   await new Promise(setImmediate);
-  t.mock.timers.tick(300);
+  pass(300);
   await rejected;
   assert.equal(seen[0]?.signal.aborted, true);
 });
 
 test('a hedge that finds no other session costs no retry', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const directory = plane('h1', 'h2');
   const hubs: Record<string, Dial | undefined> = { h1: silent([]), h2: undefined };
   const dial = routing(directory, hubs);
   for (let round = 0; round < 200; round++) void dial(request);
   await new Promise(setImmediate);
-  t.mock.timers.tick(300);
+  pass(300);
   const answer = established();
   const lost = new DialError('connection_terminated', 'link lost', { retryable: true });
   hubs.h1 = failing([], 'h1', lost);
@@ -351,8 +349,7 @@ test('a hedge that finds no other session costs no retry', async (t) => {
 });
 
 test('a dial waits longer for an agent behind a long path, as the links on the way say', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const seen: DialRequest[] = [];
   const answer = established();
   const far = silent(seen);
@@ -366,17 +363,16 @@ test('a dial waits longer for an agent behind a long path, as the links on the w
     h2: async () => answer,
   })(request);
   await new Promise(setImmediate);
-  t.mock.timers.tick(10);
-  pass(t, 300 + 2 * 360 - 1);
+  pass(10);
+  pass(300 + 2 * 360 - 1);
   assert.equal(seen[0]?.signal.aborted, false);
-  t.mock.timers.tick(1);
+  pass(1);
   assert.equal(await dialled, answer);
   seen[0]?.underWay?.(0);
 });
 
 test('a link that says nothing of the agent behind its hub costs a silent dial no time', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const answer = established();
   const dialled = routing(plane('h1', 'h2'), {
     h1(dial) {
@@ -386,13 +382,12 @@ test('a link that says nothing of the agent behind its hub costs a silent dial n
     h2: async () => answer,
   })(request);
   await new Promise(setImmediate);
-  t.mock.timers.tick(301);
+  pass(301);
   assert.equal(await dialled, answer);
 });
 
 test('hedges leave all retries to dials whose attempts fail', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const hubs: Record<string, Dial> = { h1: silent([]), h2: silent([]) };
   const dial = routing(plane('h1', 'h2'), hubs);
   for (let round = 0; round < 3000; round++) {
@@ -400,7 +395,7 @@ test('hedges leave all retries to dials whose attempts fail', async (t) => {
     if (round % 100 === 0) await new Promise(setImmediate);
   }
   await new Promise(setImmediate);
-  t.mock.timers.tick(300);
+  pass(300);
   const answer = established();
   hubs.h1 = failing([], 'h1', new DialError('connection_terminated', 'link lost', { retryable: true }));
   hubs.h2 = async () => answer;
@@ -408,9 +403,7 @@ test('hedges leave all retries to dials whose attempts fail', async (t) => {
 });
 
 test("one tenant's silent agent does not move other tenants' dials to another hub, silent agents of two tenants do", async (t) => {
-  t.mock.method(performance, 'now', () => 0);
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const hubs = [hub('near', { zone: 'z', peerAddress: 'p' }), hub('far', { peerAddress: 'p' })];
   const tenants = ['one', 'two', 'three'];
   const sessions = tenants.flatMap((tenant) => [
@@ -437,7 +430,7 @@ test("one tenant's silent agent does not move other tenants' dials to another hu
     dialled.length = 0;
     const asked = dial({ ...request, tenant });
     await new Promise(setImmediate);
-    t.mock.timers.tick(300);
+    pass(300);
     await asked;
     return [...dialled];
   };
@@ -447,8 +440,7 @@ test("one tenant's silent agent does not move other tenants' dials to another hu
 });
 
 test('a session behind an unreachable hub does not wake a parked dial', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  stoppedTime(t);
   const directory = plane();
   const asked: string[] = [];
   const answer = established();
@@ -475,22 +467,20 @@ test('a session behind an unreachable hub does not wake a parked dial', async (t
 });
 
 test('a dial of a tenant without sessions waits for one', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const directory = plane();
   const answer = established();
   const dialled = routing(directory, { h1: async () => answer }, 2000)(request);
-  pass(t, 1999);
+  pass(1999);
   join(directory, 'h1');
   assert.equal(await dialled, answer);
 });
 
 test('a parked dial fails with "No agent available" when its time is over, and ends with its caller', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const dial = routing(plane(), {}, 2000);
   const late = assert.rejects(dial(request), { code: 'destination_unavailable', message: 'No agent available' });
-  pass(t, 2000);
+  pass(2000);
   await late;
   const caller = new AbortController();
   const abandoned = assert.rejects(dial({ ...request, signal: caller.signal }), { code: 'destination_unavailable' });
@@ -536,8 +526,7 @@ test('a dial whose only hub lost its link continues once the hub is reachable ag
 });
 
 test('a parked dial waits for an agent that serves its destination, not for any agent', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const directory = plane();
   const dial = routed({
     directory,
@@ -557,7 +546,7 @@ test('a parked dial waits for an agent that serves its destination, not for any 
   await new Promise(setImmediate);
   await new Promise(setImmediate);
   assert.equal(settled, false);
-  pass(t, 2000);
+  pass(2000);
   await rejected;
 });
 
@@ -576,8 +565,7 @@ test('a destination that none of the agents serves fails at once', async () => {
 });
 
 test('a dial whose only agent dies under it continues through the next one, and fails with the loss if none comes', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const lost = new DialError('connection_terminated', 'agent lost', { retryable: true });
   const directory = plane('h1');
   const answer = established();
@@ -585,10 +573,10 @@ test('a dial whose only agent dies under it continues through the next one, and 
   const dialled = routing(directory, hubs, 2000)(request);
   const late = assert.rejects(routing(plane('h1'), hubs, 2000)(request), lost);
   await new Promise(setImmediate);
-  pass(t, 1999);
+  pass(1999);
   join(directory, 'h2');
   assert.equal(await dialled, answer);
-  t.mock.timers.tick(1);
+  pass(1);
   await late;
 });
 

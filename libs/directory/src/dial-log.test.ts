@@ -15,11 +15,10 @@ import {
 } from '@isthmus/tunnel';
 import { established, request, unobserved } from '@isthmus/tunnel/testing';
 import { routed } from './attempts.ts';
-import { join, plane, silent } from './testing/routing.ts';
+import { join, plane, silent, stoppedTime } from './testing/routing.ts';
 
 test('a dial records each attempt: its session, its cause and its outcome', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const events = planeEvents();
   const observation = { events, tracer: noTracer };
   const ended: DialOutcome[] = [];
@@ -38,7 +37,7 @@ test('a dial records each attempt: its session, its cause and its outcome', asyn
   const dial = { ...request, log: dialLog() };
   const dialled = observed('gateway', route, observation)(dial);
   await new Promise(setImmediate);
-  t.mock.timers.tick(300);
+  pass(300);
   await dialled;
   assert.deepEqual(
     dial.log.attempts.map(({ kind, outcome, error }) => [kind, outcome, error]),
@@ -134,8 +133,7 @@ function gateway(tracer: DialTracer, ...ways: Dial[]): { dial: Dial; seen: DialR
 const traced = (): DialRequest => ({ ...request, traceparent: 'caller' });
 
 test('each attempt is a span below the dial, and its context goes to the hub', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.after(() => t.mock.timers.reset());
+  const pass = stoppedTime(t);
   const told: string[] = [];
   const lost = new DialError('connection_terminated', 'gone', { retryable: true });
   const ways: Dial[] = [() => Promise.reject(lost), silent([]), async () => established()];
@@ -143,7 +141,7 @@ test('each attempt is a span below the dial, and its context goes to the hub', a
   const asked = traced();
   const dialled = dial(asked);
   await tick();
-  t.mock.timers.tick(300);
+  pass(300);
   await dialled;
   assert.deepEqual(
     seen.map(({ traceparent }) => traceparent),

@@ -1,3 +1,4 @@
+import type { TestContext } from 'node:test';
 import { type AgentIdentifiers, Deadlines, type Dial, type DialError, type DialRequest } from '@isthmus/tunnel';
 import { established, unobserved } from '@isthmus/tunnel/testing';
 import { routed } from '../attempts.ts';
@@ -118,3 +119,16 @@ export const silent =
     seen.push(dial);
     return new Promise(() => {});
   };
+
+/** Stops the time of a test. @returns what lets some pass, in milliseconds, by steps: a timer may be made for what is due next */
+export function stoppedTime({ mock }: TestContext): (ms: number) => void {
+  let now = Math.ceil(performance.now());
+  mock.method(performance, 'now', () => now);
+  mock.timers.enable({ apis: ['setTimeout'] });
+  return (ms) => {
+    for (const end = now + ms; now < end; ) {
+      now++;
+      mock.timers.tick(1);
+    }
+  };
+}
