@@ -165,8 +165,8 @@ function showContexts(config: Kubeconfig, { output }: Call, only: string | undef
     current: name === config.currentContext,
     ...contextOf(config, name),
   }));
-  output.show({ contexts }, (_, style) => {
-    const rows = contexts.map(({ name, current, address, ca = '', cert = '', tenant }) => {
+  output.show({ contexts }, ({ contexts: shown }, style) => {
+    const rows = shown.map(({ name, current, address, ca = '', cert = '', tenant }) => {
       return [current ? '*' : ' ', name, address.join(','), ca, cert, tenant];
     });
     return table(['current', 'name', 'address', 'ca', 'cert', 'tenant'], rows, style);

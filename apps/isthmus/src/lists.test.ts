@@ -28,7 +28,8 @@ function kindOf(
   answers: readonly (readonly Pet[])[],
   unanswered: readonly Unanswered[] = [],
   end = () => {},
-): Kind<Pet> {
+  shop = 'main',
+): Kind<Pet, { readonly shop: string }> {
   let next = 0;
   return {
     name: 'pets',
@@ -42,8 +43,8 @@ function kindOf(
       return {
         items,
         unanswered,
-        more: () => ({ shop: 'main' }),
-        text: (all, style) => `Pets:\n${rowsTable(COLUMNS, all, style)}`,
+        more: () => ({ shop }),
+        text: (items, style, { more }) => `Pets of ${more.shop}:\n${rowsTable(COLUMNS, items, style)}`,
       };
     },
   };
@@ -67,9 +68,19 @@ async function listed(
 }
 
 describe('a list', () => {
+  it('shows nothing of its objects, or of what belongs to them, that acts on a terminal', async () => {
+    const told = 'x\u001b[2J\ny';
+    for (const format of ['table', 'json', 'name'] as const) {
+      const kind = kindOf([[{ ...rex, pet: told, state: told }]], [{ ...silent, reason: told }], () => {}, told);
+      const { out, err } = await listed(format, {}, [], kind);
+      assert.match(out + err, /^[\n\P{C}]*$/u, format);
+      assert.doesNotMatch(out + err, /^y/m, format);
+    }
+  });
+
   it('shows all, with what belongs to it, or the rows alone', async () => {
     const rows = 'rex   ready    5\ntom   asleep   70\n';
-    assert.equal((await listed('table', {})).out, `Pets:\nPET   STATE    AGE\n${rows}`);
+    assert.equal((await listed('table', {})).out, `Pets of main:\nPET   STATE    AGE\n${rows}`);
     assert.equal((await listed('table', { headers: false })).out, rows);
     assert.equal((await listed('table', { headers: false }, [], kindOf([[]]))).out, '');
   });

@@ -2,7 +2,17 @@ import timers from 'node:timers/promises';
 import { Argument, Option } from 'commander';
 import { type Call, command, type Definition } from './command.ts';
 import { ISTHMUS } from './defaults.ts';
-import { EXIT, type ExitStatus, Failure, type Style, statusOf, styleOf, unansweredText, usage } from './output.ts';
+import {
+  cleaned,
+  EXIT,
+  type ExitStatus,
+  Failure,
+  type Style,
+  statusOf,
+  styleOf,
+  unansweredText,
+  usage,
+} from './output.ts';
 import type { Unanswered } from './plane/member.ts';
 import { type Column, folded, table } from './table.ts';
 
@@ -14,7 +24,7 @@ export interface ListColumn<V> extends Column {
 }
 
 /** A kind of object of which there are lists. All lists are filtered, watched and printed by one mechanism. */
-export interface Kind<V extends object> {
+export interface Kind<V extends object, M extends object = object> {
   /** `agents`: the list in JSON. */
   readonly name: string;
   /** `agent`, for `-o name`. */
@@ -26,19 +36,26 @@ export interface Kind<V extends object> {
   readonly past?: true;
   /** What `--selector` looks at. */
   labels?(view: V): Readonly<Record<string, readonly string[]>>;
-  ask(call: Call): Promise<Listed<V>>;
+  ask(call: Call): Promise<Listed<V, M>>;
 }
 
 /** The objects of a kind, as members answered. */
-export interface Listed<V> {
+export interface Listed<V, M extends object = object> {
   readonly items: readonly V[];
   readonly unanswered: readonly Unanswered[];
-  /** Further fields of the document for programs. @param all the chosen ones, before `--limit` cuts the list */
-  more?(all: readonly V[]): object;
-  /** The list for people. @param all as above */
-  text(items: readonly V[], style: Style, all: readonly V[]): string;
+  /** Further fields of the document. @param all the chosen ones, before `--limit` cuts the list */
+  more?(all: readonly V[]): M;
+  /** The list for people. */
+  text(items: readonly V[], style: Style, of: Whole<V, M>): string;
   /** What the list says of the plane. Unset: all is well. */
   status?(items: readonly V[]): ExitStatus;
+}
+
+/** What a list is cut from, and what belongs to it. */
+export interface Whole<V, M extends object = object> {
+  readonly all: readonly V[];
+  readonly more: M;
+  readonly unanswered: readonly Unanswered[];
 }
 
 export interface ListOptions {
@@ -52,8 +69,8 @@ export interface ListOptions {
 }
 
 /** Makes the command of a list: by its kind it has a name, arguments, options behind its own, and what it runs. */
-export function listCommand<V extends object, O extends ListOptions = ListOptions>(
-  kind: Kind<V>,
+export function listCommand<V extends object, M extends object, O extends ListOptions = ListOptions>(
+  kind: Kind<V, M>,
   own: Pick<Definition, 'summary' | 'examples'> & Partial<Definition<O>>,
 ): Definition {
   const named = new Argument('[name...]', `only ${kind.name} with these names`);
@@ -86,8 +103,8 @@ function rowsOf<V>(columns: readonly ListColumn<V>[], items: readonly V[], style
 }
 
 /** Prints the objects of a kind: all, or those that the command line names and filters choose. */
-export async function list<V extends object>(
-  kind: Kind<V>,
+export async function list<V extends object, M extends object>(
+  kind: Kind<V, M>,
   call: Call<ListOptions>,
   names = (call.args[0] ?? []) as readonly string[],
 ): Promise<ExitStatus> {
@@ -110,7 +127,7 @@ export function missing(one: string, names: readonly string[], unanswered: reado
   return new Failure(unanswered.length > 0 ? EXIT.unasked : EXIT.wrong, `there is no ${one} ${names.join(', ')}`);
 }
 
-function chooser<V extends object>(kind: Kind<V>, names: readonly string[], options: ListOptions) {
+function chooser<V extends object, M extends object>(kind: Kind<V, M>, names: readonly string[], options: ListOptions) {
   const { fieldSelector, selector: labels } = options;
   const fields = fieldSelector === undefined ? undefined : selector(fieldSelector, '--field-selector');
   const labelled = labels === undefined ? undefined : selector(labels, '--selector');
@@ -146,27 +163,29 @@ export function selector(text: string, option: string): (valuesOf: (key: string)
     });
 }
 
-function print<V extends object>(
-  kind: Kind<V>,
+function print<V extends object, M extends object>(
+  kind: Kind<V, M>,
   { output, options, terminal }: Call<ListOptions>,
-  listed: Listed<V>,
+  listed: Listed<V, M>,
   all: readonly V[],
   single: boolean,
 ) {
-  const { items, unanswered } = listed;
   const { style, format } = output;
+  const more = listed.more?.(all);
+  const { items, unanswered } = cleaned({ items: listed.items, unanswered: listed.unanswered });
   const silent = folded(unansweredText(unanswered), style);
   const bare = options.headers === false;
   if (format === 'name') {
     terminal.out(items.map((item) => `${kind.one}/${kind.names(item)[0]}\n`).join(''));
   } else if (output.forPeople) {
     const columns = kind.columns(items);
-    const text = bare ? rowsTable(columns, items, { ...style, headers: false }) : listed.text(items, style, all);
+    const of = cleaned({ all, more: more ?? ({} as M), unanswered });
+    const text = bare ? rowsTable(columns, items, { ...style, headers: false }) : listed.text(items, style, of);
     terminal.out(text + (bare ? '' : silent));
   } else {
-    const [first] = items;
+    const [first] = listed.items;
     const total = options.limit === undefined ? {} : { total: all.length };
-    const whole = { [kind.name]: items, ...total, ...listed.more?.(all), unanswered };
+    const whole = { [kind.name]: listed.items, ...total, ...more, unanswered: listed.unanswered };
     output.show(single && first ? first : whole, () => '');
   }
   // Programs that read names or one object learn of silent members on standard error.
@@ -183,8 +202,8 @@ interface Change<V> {
 type Known<V> = Map<string, { readonly item: V; readonly news: string }>;
 
 /** Asks again and again until it is interrupted, and prints changes. */
-async function watched<V extends object>(
-  kind: Kind<V>,
+async function watched<V extends object, M extends object>(
+  kind: Kind<V, M>,
   call: Call<ListOptions>,
   chosen: (item: V) => boolean,
 ): Promise<ExitStatus> {
@@ -202,7 +221,12 @@ async function watched<V extends object>(
 }
 
 /** Compares with what is known, and notes it. @param all whether all members answered: what a silent one knows is not gone */
-function changesIn<V extends object>(kind: Kind<V>, known: Known<V>, items: readonly V[], all: boolean): Change<V>[] {
+function changesIn<V extends object, M extends object>(
+  kind: Kind<V, M>,
+  known: Known<V>,
+  items: readonly V[],
+  all: boolean,
+): Change<V>[] {
   const plain = styleOf(false);
   const changes: Change<V>[] = [];
   const there = new Set<string>();
@@ -226,10 +250,14 @@ function changesIn<V extends object>(kind: Kind<V>, known: Known<V>, items: read
 type Tell<V> = (changes: readonly Change<V>[]) => void;
 
 /** Prints rows under one head. Later rows are as wide as the first ones. */
-function rowTeller<V extends object>(kind: Kind<V>, { output, options, terminal }: Call<ListOptions>): Tell<V> {
+function rowTeller<V extends object, M extends object>(
+  kind: Kind<V, M>,
+  { output, options, terminal }: Call<ListOptions>,
+): Tell<V> {
   let first: readonly Change<V>[] | undefined;
   const words = { added: output.style.good, changed: output.style.warning, gone: output.style.bad };
-  return (changes) => {
+  return (seen) => {
+    const changes = cleaned(seen);
     const columns: ListColumn<Change<V>>[] = [
       { name: 'event', of: ({ event }) => words[event](event.padEnd('changed'.length)) },
       ...kind.columns((first ?? changes).map(({ item }) => item)).map((column) => {
@@ -244,10 +272,13 @@ function rowTeller<V extends object>(kind: Kind<V>, { output, options, terminal 
   };
 }
 
-function documentTeller<V extends object>(kind: Kind<V>, { output, terminal }: Call<ListOptions>): Tell<V> {
+function documentTeller<V extends object, M extends object>(
+  kind: Kind<V, M>,
+  { output, terminal }: Call<ListOptions>,
+): Tell<V> {
   return (changes) => {
     for (const { event, item } of changes) {
-      if (output.format === 'name') terminal.out(`${kind.one}/${kind.names(item)[0]}\n`);
+      if (output.format === 'name') terminal.out(`${kind.one}/${kind.names(cleaned(item))[0]}\n`);
       else output.line({ event, [kind.one]: item }, () => '');
     }
   };

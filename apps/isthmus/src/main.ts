@@ -6,17 +6,22 @@ if (process.argv[2] === 'hold') {
   const { runHold } = await import('./hold/hold.ts');
   await runHold();
 } else {
-  const [{ EXIT }, { run }, { processTerminal }] = await Promise.all([
+  const [{ printable }, { EXIT }, { run }, { processTerminal }] = await Promise.all([
+    import('@isthmus/runtime'),
     import('./output.ts'),
     import('./program.ts'),
     import('./terminal.ts'),
   ]);
-  const terminal = processTerminal();
+  const terminal = processTerminal((error) => {
+    terminal.err(`isthmus: cannot write what it found: ${error.message}\n`);
+    process.exit(EXIT.failed);
+  });
   try {
     process.exitCode = await run(terminal);
   } catch (error) {
-    // An unexpected error.
-    terminal.err(`isthmus: ${error instanceof Error ? error.stack : String(error)}\n`);
-    process.exitCode = EXIT.unasked;
+    // A bug: its place is what matters.
+    const lines = String(error instanceof Error ? error.stack : error).split('\n');
+    terminal.err(`isthmus: ${lines.map(printable).join('\n')}\n`);
+    process.exitCode = EXIT.failed;
   }
 }

@@ -1,9 +1,21 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
+import { parse } from 'yaml';
 import { waterfall } from './commands/dial-text.ts';
-import { age, bytes, millis, Output, plural, statusOf, styleOf, unansweredText } from './output.ts';
-import { type Column, cut, fitted, folded, table, widthOf, wrapped } from './table.ts';
+import {
+  age,
+  bytes,
+  type Format,
+  millis,
+  Output,
+  plural,
+  statusOf,
+  styleOf,
+  unansweredText,
+  writerOf,
+} from './output.ts';
+import { type Column, cut, fitted, table, widthOf, wrapped } from './table.ts';
 import { TestTerminal } from './testing/test-terminal.ts';
 
 const plain = styleOf(false);
@@ -44,14 +56,38 @@ describe('a table', () => {
     const stripped = stripVTControlCharacters(table(['ready', 'x'], rows(coloured)));
     assert.equal(stripped, table(['ready', 'x'], rows(plain)));
   });
+});
 
-  it('shows no control characters from a peer', () => {
-    assert.equal(table(['id'], [['a\u001b]0;title\u0007\nb']]), 'ID\na ]0;title  b\n');
-    for (const wide of [false, true])
-      assert.equal(
-        folded(`${coloured.bad('NO')} a\u001b]0;title\u0007\n\u009bb`, { columns: 80, wide }),
-        '\u001b[31mNO\u001b[0m a ]0;title \n b',
-      );
+describe('a text from elsewhere', () => {
+  const told = 'gone\u001b[2J\nisthmus: all is well\u202e\u009b';
+  const shown = /^gone\\u\{1b\}\[2J\\u\{a\}isthmus: all is well\\u\{202e\}\\u\{9b\}\n/;
+  const view = { text: told, unanswered: [{ member: 'gw-1', address: 'a:1', reason: told }] };
+  const printed = async (format: Format, print: (output: Output) => void) => {
+    const terminal = new TestTerminal([], { colours: true });
+    print(new Output(terminal, format, await writerOf(format)));
+    return terminal;
+  };
+
+  it('does nothing to the terminal, and begins no line', async () => {
+    for (const print of [
+      (output: Output) => output.show(view, ({ text }) => `${text}\n`),
+      (output: Output) => output.line(view, ({ text }) => text),
+      (output: Output) => void output.answers(view, ({ text }) => `${text}\n`),
+    ]) {
+      const { stdout } = await printed('table', print);
+      assert.match(stdout, shown);
+      assert.match(stdout, /^[\n\P{C}]*$/u);
+    }
+    const { stderr } = await printed('table', (output) => output.remark(told));
+    assert.match(stderr.replace(/^isthmus: /, ''), shown);
+  });
+
+  it('keeps its value for programs, and is escaped for the terminal', async () => {
+    const json = (await printed('json', (output) => output.show(view, () => ''))).stdout;
+    assert.deepEqual(JSON.parse(json), view);
+    const yaml = (await printed('yaml', (output) => output.show(view, () => ''))).stdout;
+    assert.deepEqual(parse(yaml), view);
+    for (const document of [json, yaml]) assert.match(document, /^[\n\P{C}]*$/u);
   });
 });
 

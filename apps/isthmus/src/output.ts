@@ -1,3 +1,4 @@
+import { isPrintable, printable, printableJson } from '@isthmus/runtime';
 import type { Answers, Unanswered } from './plane/member.ts';
 import { folded, type Room, UNBOUNDED } from './table.ts';
 import type { Terminal } from './terminal.ts';
@@ -25,6 +26,28 @@ export type Format = (typeof FORMATS)[number];
 /** Formats a document for programs. */
 export type Write = (view: object) => string;
 
+/** Loads what writes YAML only if that is asked for. */
+export async function writerOf(format: Format): Promise<Write | undefined> {
+  if (format !== 'yaml') return undefined;
+  const { Scalar, stringify } = await import('yaml');
+  // Quoted, it can be escaped.
+  const quoted = (_: unknown, value: unknown) => {
+    if (typeof value !== 'string' || isPrintable(value)) return value;
+    const scalar = new Scalar(value);
+    scalar.type = 'QUOTE_DOUBLE';
+    return scalar;
+  };
+  return (view) => stringify(view, quoted, { lineWidth: 0 });
+}
+
+/** Makes each text of a view printable: peers may have chosen it. Line ends go too, because what people read has a thing a line. */
+export function cleaned<T>(view: T): T {
+  if (typeof view === 'string') return printable(view) as T;
+  if (Array.isArray(view)) return view.map((each) => cleaned(each)) as T;
+  if (typeof view !== 'object' || view === null) return view;
+  return Object.fromEntries(Object.entries(view).map(([name, value]) => [name, cleaned(value)])) as T;
+}
+
 /** Prints what a command found, for people or for programs. */
 export class Output {
   readonly format: Format;
@@ -47,8 +70,8 @@ export class Output {
 
   /** Prints one document for programs, or the result of `text` for people. */
   show<V extends object>(view: V, text: (view: V, style: Style) => string): void {
-    const document = this.#write?.(view) ?? `${JSON.stringify(view, null, 2)}\n`;
-    this.#terminal.out(this.forPeople ? text(view, this.style) : document);
+    const document = () => printableJson(this.#write?.(view) ?? `${JSON.stringify(view, null, 2)}\n`);
+    this.#terminal.out(this.forPeople ? text(cleaned(view), this.style) : document());
   }
 
   /** Prints what members answered and, for people below it, which did not. @param wrong whether the answers say that something is */
@@ -57,20 +80,19 @@ export class Output {
     text: (view: V, style: Style) => string,
     wrong = false,
   ): ExitStatus {
-    this.show(view, () => text(view, this.style) + folded(unansweredText(view.unanswered), this.style));
+    this.show(view, (clean, style) => text(clean, style) + folded(unansweredText(clean.unanswered), style));
     return statusOf(wrong, view.unanswered);
   }
 
   /** Prints one document per line (YAML: one between separators), for output without an end. */
-  line<V extends object>(view: V, text: (view: V) => string): void {
-    const separator = this.format === 'yaml' ? '---\n' : '';
-    const document = this.#write ? separator + this.#write(view) : `${JSON.stringify(view)}\n`;
-    this.#terminal.out(this.forPeople ? `${text(view)}\n` : document);
+  line<V extends object>(view: V, text: (view: V, style: Style) => string): void {
+    const document = () => (this.#write ? `---\n${this.#write(view)}` : `${JSON.stringify(view)}\n`);
+    this.#terminal.out(this.forPeople ? `${text(cleaned(view), this.style)}\n` : printableJson(document()));
   }
 
   /** Prints a remark beside the result: only for people, on standard error. */
   remark(text: string): void {
-    this.#terminal.err(`isthmus: ${text}\n`);
+    this.#terminal.err(`isthmus: ${printable(text)}\n`);
   }
 }
 
@@ -164,6 +186,8 @@ export const EXIT = {
   unasked: 3,
   /** Everything works, and something needs attention before it does not. */
   attention: 4,
+  /** This program itself failed: what it found could not be written, or it has a bug. */
+  failed: 5,
 } as const;
 
 export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];

@@ -1,3 +1,4 @@
+import { printable } from '@isthmus/runtime';
 import { VERSION } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
 import { Command, CommanderError, Option } from 'commander';
@@ -22,7 +23,7 @@ import { version } from './commands/version.ts';
 import { watch } from './commands/watch.ts';
 import { why } from './commands/why.ts';
 import { type SourceOf, withContext } from './contexts.ts';
-import { EXIT, type ExitStatus, Failure, type Format, Output, usage, type Write } from './output.ts';
+import { EXIT, type ExitStatus, Failure, type Format, Output, usage, writerOf } from './output.ts';
 import { Plane, readTls } from './plane/plane.ts';
 import { folded } from './table.ts';
 import type { Terminal } from './terminal.ts';
@@ -47,6 +48,7 @@ Exit status:
   2  wrong usage
   3  some members, or all, did not answer
   4  status: all works, and something needs attention (somebody is refused, dials wait, a certificate or limit is near its end)
+  5  isthmus itself failed: its output could not be written, or it has a bug
 `;
 
 /** A parsed command line. */
@@ -155,16 +157,9 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   } catch (error) {
     if (terminal.interrupted.aborted) return EXIT.unasked;
     if (!(error instanceof Failure)) throw error;
-    terminal.err(`isthmus: ${inWords(error)}\n`);
+    terminal.err(`isthmus: ${printable(inWords(error))}\n`);
     return error.status;
   } finally {
     (await met?.catch(() => undefined))?.[Symbol.dispose]();
   }
-}
-
-/** Loads what writes YAML only if that is asked for. */
-async function writerOf(format: Format): Promise<Write | undefined> {
-  if (format !== 'yaml') return undefined;
-  const { stringify } = await import('yaml');
-  return (view) => stringify(view);
 }

@@ -129,16 +129,10 @@ export function wrapped(text: string, columns: number, indent = ''): string[] {
   return lines;
 }
 
-/**
- * Breaks each line of a text at spaces so that it fits the room, indented as the line is and by two more. Colours stay, and no other control
- * character does.
- */
+/** Breaks each line of a text at spaces so that it fits the room, indented as the line is and by two more. */
 export function folded(text: string, { columns, wide }: Room): string {
   const fold = (line: string) => (wide ? line : wrapped(line, columns, `${/^ */.exec(line)?.[0]}  `).join('\n'));
-  return text
-    .split('\n')
-    .map((line) => fold(oneLine(line)))
-    .join('\n');
+  return text.split('\n').map(fold).join('\n');
 }
 
 /** No lines, because `grep` and `awk` read these tables too. */
@@ -170,7 +164,7 @@ export function table(
   room = UNBOUNDED,
 ): string {
   const given = columns.map((column) => (typeof column === 'string' ? { name: column } : column));
-  const cells = rows.map((row) => row.map((cell) => oneLine(cell) || '-'));
+  const cells = rows.map((row) => row.map((cell) => cell || '-'));
   const shown = fitted({ columns: given, rows: cells }, room);
   const made = new Table({
     chars: NO_LINES,
@@ -185,10 +179,4 @@ export function table(
     .split('\n')
     .map((line) => line.trimEnd())
     .join('\n')}\n`;
-}
-
-/** Replaces control characters, because texts from peers must not control the terminal. */
-function oneLine(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for; colours (ESC [ n m) stay.
-  return text.replace(/\u001b(?!\[\d+m)|[\u0000-\u001a\u001c-\u001f\u007f-\u009f]/g, ' ');
 }

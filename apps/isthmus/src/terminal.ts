@@ -16,7 +16,8 @@ export interface Terminal {
   readonly interrupted: AbortSignal;
 }
 
-export function processTerminal(): Terminal {
+/** @param full called if standard output takes no more: a disk is full */
+export function processTerminal(full: (error: Error) => void): Terminal {
   const { stdout, stderr, env } = process;
   const interrupt = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -26,8 +27,12 @@ export function processTerminal(): Terminal {
       interrupt.abort();
     });
   }
-  // `isthmus tunnels | head` closes the pipe. That is no failure.
-  stdout.on('error', () => process.exit());
+  stdout.on('error', (error: NodeJS.ErrnoException) => {
+    // `isthmus tunnels | head` closes the pipe. That is no failure.
+    if (error.code === 'EPIPE') process.exit();
+    full(error);
+  });
+  stderr.on('error', () => {});
   const interactive = stdout.isTTY === true && env.TERM !== 'dumb';
   return {
     args: process.argv.slice(2),

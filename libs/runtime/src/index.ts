@@ -76,7 +76,7 @@ export {
   wholeOf,
   writerOf,
 } from './sockets.ts';
-export { isPrintable, printable } from './text.ts';
+export { isPrintable, printable, printableJson } from './text.ts';
 export {
   type ClientTls,
   clientTls,

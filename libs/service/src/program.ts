@@ -1,3 +1,4 @@
+import { writeSync } from 'node:fs';
 import { constants } from 'node:os';
 import process from 'node:process';
 import { setDefaultHighWaterMark } from 'node:stream';
@@ -118,16 +119,23 @@ function readFlags<T extends FlagTable>(program: ProgramFlags<T>) {
     const { values, warnings, set } = parseFlags(program.flags, process.argv.slice(2), process.env);
     const answer = values.help ? helpText(program) : values.version ? `${program.name} ${VERSION}\n` : undefined;
     if (answer !== undefined) {
-      process.stdout.write(answer);
+      writeAll(process.stdout.fd, answer);
       process.exit(0);
     }
     const all = [...warnings];
     program.check(values, (warning) => all.push(warning));
     return { values, warnings: all, set };
   } catch (error) {
-    if (!(error instanceof FlagError)) throw error;
-    return fail(program.name, error.message);
+    if (error instanceof FlagError) return fail(program.name, error.message);
+    // A disk may be full.
+    if (error instanceof Error && 'syscall' in error) return fail(program.name, inWords(error));
+    throw error;
   }
+}
+
+/** Writes before the process exits. @throws Error */
+function writeAll(descriptor: number, text: string): void {
+  for (let left = Buffer.from(text); left.length > 0; ) left = left.subarray(writeSync(descriptor, left));
 }
 
 function fail(name: string, problem: string): never {

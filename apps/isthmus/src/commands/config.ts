@@ -47,7 +47,7 @@ export const config = command({
     const { answers, unanswered } = await configsOf(await plane(), options.member);
     const members = answers.map(configView);
     const view = { members, differences: differencesOf(members), unanswered };
-    const text = (_: ConfigView, style: Style) => configText(view, options.all === true, style);
+    const text = (shown: ConfigView, style: Style) => configText(shown, options.all === true, style);
     return output.answers(view, text, view.differences.length > 0);
   },
 });
@@ -140,8 +140,8 @@ export const logLevel = command({
       previous: value.previous,
       ...(value.untilMs !== undefined && { until: isoTime(value.untilMs), revertsTo: value.revertsTo }),
     }));
-    return output.answers({ levels, unanswered }, () => {
-      const rows = levels.map((each) => [
+    return output.answers({ levels, unanswered }, ({ levels: shown }) => {
+      const rows = shown.map((each) => [
         each.member,
         each.level,
         each.previous,

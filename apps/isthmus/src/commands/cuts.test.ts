@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { CutGroup } from '@isthmus/findings';
 import type { Call } from '../command.ts';
 import { list } from '../lists.ts';
 import { type Format, Output, styleOf } from '../output.ts';
@@ -37,17 +36,17 @@ test('cuts of one cause are one group, and older ones than --since are left out'
     ['agent', 'agent agent-7', 2],
     ['operator', 'gw-1', 1],
   ];
-  const further = more?.(items) as { groups: CutGroup[]; forgotten: number } | undefined;
+  const further = more?.(items) ?? assert.fail();
   assert.deepEqual(
-    further?.groups.map(({ by, what, tunnels }) => [by, what, tunnels]),
+    further.groups.map(({ by, what, tunnels }) => [by, what, tunnels]),
     groups,
   );
-  assert.equal(further?.forgotten, 2);
+  assert.equal(further.forgotten, 2);
   assert.deepEqual(
     items.map(({ dial }) => dial),
     ['d1', 'd2', 'd3'],
   );
-  const text = textOf(items.slice(0, 1), styleOf(false), items);
+  const text = textOf(items.slice(0, 1), styleOf(false), { all: items, more: further, unanswered: [] });
   assert.match(text, /agent agent-7 +default +2 +- +agent agent-7 has closed all its connections/);
   assert.match(text, /1 cut tunnel of 3 \(--limit shows more\)\n2 more tunnels of the last hour are not kept/);
 });
@@ -67,9 +66,9 @@ test('what hold told is blamed on the gateway or hold that it names, and counts 
     { member: { id: 'gw-2' } as Member, value: { cuts: [seenThere, cuts[2] ?? seenThere], cutsForgotten: 0 } },
   ];
   const { items, more } = cutsOf(answers, 600_000, NOW);
-  const further = more?.(items) as { groups: CutGroup[] } | undefined;
+  const further = more?.(items) ?? assert.fail();
   assert.deepEqual(
-    further?.groups.map(({ by, what, tenant, hold, tunnels }) => [by, what, tenant, hold, tunnels]),
+    further.groups.map(({ by, what, tenant, hold, tunnels }) => [by, what, tenant, hold, tunnels]),
     [
       ['operator', 'gw-2', 'default', '', 1],
       ['operator', 'gw-2', 'default', 'n1', 1],
@@ -96,6 +95,7 @@ test('cuts are a list, whose groups are those of the chosen ones', async () => {
 });
 
 test('a plane that cut nothing says so', () => {
-  const { items, text } = cutsOf([{ member, value: { cuts: [], cutsForgotten: 0 } }], 600_000, NOW);
-  assert.equal(text(items, styleOf(false), items), 'No tunnel was cut.\n');
+  const { items, text, more } = cutsOf([{ member, value: { cuts: [], cutsForgotten: 0 } }], 600_000, NOW);
+  const of = { all: items, more: more?.(items) ?? assert.fail(), unanswered: [] };
+  assert.equal(text(items, styleOf(false), of), 'No tunnel was cut.\n');
 });

@@ -3,7 +3,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, count, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
-import { type Kind, type ListColumn, type Listed, listCommand, rowsTable } from '../lists.ts';
+import { type Kind, type ListColumn, type Listed, listCommand, rowsTable, type Whole } from '../lists.ts';
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import type { Answer } from '../plane/member.ts';
 
@@ -13,7 +13,13 @@ interface Options {
   readonly since: number;
 }
 
-export const CUTS: Kind<CutView> = {
+interface More {
+  readonly groups: ReturnType<typeof groupsIn>;
+  /** How many more there were in the last hour that gateways do not keep. */
+  readonly forgotten: number;
+}
+
+export const CUTS: Kind<CutView, More> = {
   name: 'cuts',
   one: 'cut',
   past: true,
@@ -48,16 +54,15 @@ export function cutsOf(
   answers: readonly Answer<Pick<adminApi.GetHistoryResponse, 'cuts' | 'cutsForgotten'>>[],
   since: number,
   now: number,
-): Omit<Listed<CutView>, 'unanswered'> {
+): Omit<Listed<CutView, More>, 'unanswered'> {
   const items = cutsIn(answers.map(({ member, value }) => ({ member: member.id, cuts: value.cuts })))
     .filter(({ atMs }) => now - atMs <= since)
     .map(cutView);
-  /** How many more there were in the last hour that gateways do not keep. */
   const forgotten = answers.reduce((sum, { value }) => sum + value.cutsForgotten, 0);
   return {
     items,
     more: (all) => ({ groups: groupsIn(all), forgotten }),
-    text: (listed, style, all) => cutsText(listed, style, all, forgotten),
+    text: cutsText,
   };
 }
 
@@ -122,12 +127,16 @@ const COLUMNS: readonly ListColumn<CutView>[] = [
   { name: 'trace', wide: true, of: ({ trace }) => trace },
 ];
 
-function cutsText(cuts: readonly CutView[], style: Style, all: readonly CutView[], forgotten: number): string {
-  const more =
+function cutsText(
+  cuts: readonly CutView[],
+  style: Style,
+  { all, more: { groups, forgotten } }: Whole<CutView, More>,
+): string {
+  const rest =
     forgotten > 0
       ? `${plural(forgotten, 'more tunnel')} of the last hour ${forgotten === 1 ? 'is' : 'are'} not kept: see the audit records, and the log of isthmus hold.\n`
       : '';
-  if (all.length === 0) return `No tunnel was cut.\n${more}`;
-  const rest = all.length > cuts.length ? ` of ${all.length} (--limit shows more)` : '';
-  return `${rowsTable(GROUP_COLUMNS, groupsIn(all), style)}\n${rowsTable(COLUMNS, cuts, style)}\n${plural(cuts.length, 'cut tunnel')}${rest}\n${more}`;
+  if (all.length === 0) return `No tunnel was cut.\n${rest}`;
+  const part = all.length > cuts.length ? ` of ${all.length} (--limit shows more)` : '';
+  return `${rowsTable(GROUP_COLUMNS, groups, style)}\n${rowsTable(COLUMNS, cuts, style)}\n${plural(cuts.length, 'cut tunnel')}${part}\n${rest}`;
 }

@@ -71,7 +71,7 @@ export const dial = command({
     const once = await dialler(call);
     if (options.count !== undefined) return await repeated(call, once);
     const view = await once();
-    output.show(view, (_, style) => dialText(view, terminal.size().columns, style));
+    output.show(view, (shown, style) => dialText(shown, terminal.size().columns, style));
     return view.ok ? EXIT.good : EXIT.wrong;
   },
 });
@@ -112,10 +112,10 @@ async function repeated(call: Call<Options>, once: () => Promise<DialView>): Pro
   const dials: DialView[] = [];
   for await (const view of series(once, { count: wanted, intervalMs: interval, signal: terminal.interrupted })) {
     dials.push(view);
-    if (output.forPeople) terminal.out(`${lineText(view, output.style)}\n`);
+    if (output.forPeople) output.line(view, lineText);
   }
   const summary = summaryOf(dials);
-  output.show({ destination, dials, summary }, (_, style) => seriesText(summary, style));
+  output.show({ destination, dials, summary }, ({ summary: shown }, style) => seriesText(shown, style));
   return summary.failed > 0 || dials.length === 0 ? EXIT.wrong : EXIT.good;
 }
 

@@ -41,7 +41,7 @@ export const explain = command({
       return view.session === '' ? { ...view, advice: [...view.advice, ...away] } : view;
     });
     const view: ExplainView = { destination, gateways, unanswered };
-    output.show(view, () => explainText(view, output.style));
+    output.show(view, explainText);
     if (answers.length === 0) return EXIT.unasked;
     return statusOf(
       answers.some(({ value }) => value.sessionId === ''),

@@ -22,7 +22,9 @@ type MemberView = ReturnType<typeof memberView> & {
   readonly warnings?: readonly string[];
 };
 
-export const MEMBERS: Kind<MemberView> = {
+type More = Pick<StatusView, 'plane' | 'attention'>;
+
+export const MEMBERS: Kind<MemberView, More> = {
   name: 'members',
   one: 'member',
   names: ({ member, address }) => [member, address],
@@ -38,7 +40,7 @@ export const MEMBERS: Kind<MemberView> = {
       items,
       unanswered,
       more: () => more,
-      text: (members, style) => statusText(view(members), style),
+      text: (members, style, of) => statusText({ ...of.more, members, unanswered: of.unanswered }, style),
       status: (members) => exitOf(view(members)),
     };
   },

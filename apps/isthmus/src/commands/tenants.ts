@@ -16,7 +16,7 @@ export interface TenantsView {
   readonly unanswered: readonly Unanswered[];
 }
 
-export const TENANTS: Kind<TenantView> = {
+export const TENANTS: Kind<TenantView, Pick<TenantsView, 'configured' | 'problems'>> = {
   name: 'tenants',
   one: 'tenant',
   names: ({ tenant }) => [tenant],
@@ -34,7 +34,7 @@ export const TENANTS: Kind<TenantView> = {
       items: tenantViews(answers),
       unanswered,
       more: () => ({ configured, problems }),
-      text: (tenants, style) => tenantsText({ configured, tenants, problems }, style),
+      text: (tenants, style, { more }) => tenantsText({ ...more, tenants }, style),
       status: () => statusOf(problems.length > 0, unanswered),
     };
   },

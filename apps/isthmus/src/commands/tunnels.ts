@@ -125,7 +125,7 @@ function stateText({ resume, halfClosed }: TunnelView, style: Style): string {
   return halfClosed ? `ended by ${halfClosed}` : resume ? 'attached' : '';
 }
 
-export function tunnelsText(tunnels: readonly TunnelView[], style: Style, all = tunnels): string {
+export function tunnelsText(tunnels: readonly TunnelView[], style: Style, { all = tunnels } = {}): string {
   const rest = all.length > tunnels.length ? ` of ${all.length} (--limit shows more)` : '';
   const body = tunnels.length > 0 ? `${rowsTable(columnsFor(tunnels), tunnels, style)}\n` : '';
   return `${body}${plural(tunnels.length, 'tunnel')}${rest}\n`;

@@ -31,8 +31,8 @@ export const version = command({
     const members = answers.map(({ member: { id: member }, value: { roles, version, runtime } }) => {
       return { member, roles: roleNames(roles), version, runtime };
     });
-    return output.answers({ client, members, unanswered }, (_, style) => {
-      const rows = members.map((each) => [each.member, each.roles.join('+'), each.version, each.runtime]);
+    return output.answers({ client, members, unanswered }, ({ members: shown }, style) => {
+      const rows = shown.map((each) => [each.member, each.roles.join('+'), each.version, each.runtime]);
       return `${own}\n${table(['member', 'roles', 'version', 'runtime'], rows, style)}`;
     });
   },

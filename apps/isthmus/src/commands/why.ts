@@ -32,7 +32,7 @@ export const why = command({
     const signal = AbortSignal.any([terminal.interrupted, AbortSignal.timeout(options.timeout)]);
     const steps = await stepsOf(context, signal);
     const ok = steps.every((step) => step.ok);
-    output.show({ context: context.context, ok, steps }, (_, style) => stepsText(steps, style));
+    output.show({ context: context.context, ok, steps }, ({ steps: shown }, style) => stepsText(shown, style));
     return ok ? EXIT.good : EXIT.wrong;
   },
 });

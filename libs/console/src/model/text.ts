@@ -1,12 +1,10 @@
+import { isPrintable, printable } from '@isthmus/runtime/text';
 import { CONSOLE } from '../defaults.ts';
-
-/** Controls, and characters that hide or turn the text around them: marks of direction, joiners, tags. */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029]/gu;
 
 /** Returns a text that peers chose as it can be shown: nothing hidden in it, and no longer than a line. */
 export function shown(text: string, most: number = CONSOLE.nameCharacters): string {
   const cut = text.length > most ? `${text.slice(0, most)}… (${text.length.toLocaleString('en')} characters)` : text;
-  return cut.replace(UNSEEN, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
+  return printable(cut);
 }
 
 /** Returns the beginning of such a text, for a picture beside a table that has all of it. */
@@ -16,7 +14,7 @@ export function short(text: string, most: number): string {
 
 /** Returns a word for a shell, or undefined for one that nobody should paste: a terminal acts on controls. */
 export function shellWord(text: string): string | undefined {
-  if (text.length > 512 || text.search(UNSEEN) >= 0) return undefined;
+  if (text.length > 512 || !isPrintable(text)) return undefined;
   if (/^[\w@%+=:,./[\]-]+$/.test(text)) return /[[\]]/.test(text) ? `'${text}'` : text;
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -83,6 +83,7 @@ for (const [what, field, shown] of [
   ['a nested value', '"names":["a","b"],"after":1,', 'names=["a","b"] after=1'],
   ['an escaped value', '"text":"say \\"no\\"",', 'text="say \\"no\\""'],
   ['a control character', '"text":"\\u001b[31mred",', 'text="\\u001b[31mred"'],
+  ['a mark of direction', '"remote":"\\u202eg",', 'remote="\\u202eg"'],
   ['letters of other scripts', '"name2":"жук","text":"ж у",', 'name2=жук text="\\u0436 \\u0443"'],
 ] as const) {
   test(`${what} is shown`, () => {

@@ -1,5 +1,5 @@
 import process from 'node:process';
-import { Ring } from '@isthmus/runtime';
+import { isPrintable, printableJson, Ring } from '@isthmus/runtime';
 import { HTTP_CREDENTIAL } from '@isthmus/tunnel';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { TELEMETRY } from '../defaults.ts';
@@ -69,13 +69,13 @@ interface LogRecord {
 /** Fields that come first in a line, in a fixed order. */
 const HEAD: ReadonlySet<string> = new Set(['time', 'level', 'name', 'msg']);
 
-const WORD = /^[^\s"=\p{Cc}]+$/u;
+const WORD = /^[^\s"=]+$/u;
 
 /**
  * Formats a line of pino's JSON as text: `2026-11-21T10:00:00.000Z info  gateway  dial established destination=10.0.0.1:443 ms=3.2`.
  *
- * Control characters are escaped, so that a peer's text cannot start a line of its own or move a terminal's cursor. A line of level
- * `error` or `fatal` is followed by the stack of its `err`.
+ * What cannot be printed is escaped, so that a peer's text cannot start a line of its own, turn its direction or move a terminal's cursor. A
+ * line of level `error` or `fatal` is followed by the stack of its `err`.
  */
 export function textLine(json: string): string {
   const record = JSON.parse(json) as LogRecord;
@@ -88,13 +88,13 @@ export function textLine(json: string): string {
 /** Returns a one-word value unchanged, and any other value as JSON. */
 function shown(value: unknown): string {
   if (typeof value === 'number') return String(value);
-  if (typeof value === 'string' && WORD.test(value)) return value;
+  if (typeof value === 'string' && WORD.test(value) && isPrintable(value)) return value;
   if (isError(value)) return shown(value.message);
   return plain(JSON.stringify(value));
 }
 
 function plain(text: string): string {
-  return text.replace(/[\p{Cc}\u2028\u2029]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return printableJson(text).replaceAll('\n', '\\u000a');
 }
 
 function stackOf(err: unknown): string {
@@ -150,7 +150,7 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
   const recent = new Ring<string>(TELEMETRY.recentLines);
   const sink = {
     write(line: string) {
-      const clean = redactLine(line);
+      const clean = printableJson(redactLine(line));
       recent.push(keptLine(clean));
       target.write(format === 'text' ? textLine(clean) : clean);
     },
