@@ -107,6 +107,29 @@ describe('a list', () => {
     assert.deepEqual(await names({ selector: 'eats==fish' }), []);
   });
 
+  it('says of the plane what is true of it, whatever is chosen', async () => {
+    const judged = (pets: readonly Pet[]): ReturnType<typeof kindOf> => {
+      const kind = kindOf([pets]);
+      return {
+        ...kind,
+        async ask(call) {
+          const text = (items: readonly Pet[]) => (items.length === 0 ? 'There is no pet at all\n' : 'pets\n');
+          const status = pets.length === 0 ? EXIT.wrong : EXIT.good;
+          return { ...(await kind.ask(call)), text, status };
+        },
+      };
+    };
+    const none = await listed('table', {}, [], judged([]));
+    assert.deepEqual([none.out, none.status], ['There is no pet at all\n', EXIT.wrong]);
+    const unlike = await listed('table', { fieldSelector: 'state=lost' }, [], judged([rex]));
+    assert.deepEqual([unlike.out, unlike.status], ['None of the pets match\n', EXIT.good]);
+    const names = await listed('name', { fieldSelector: 'state!=ready' }, [], judged([rex]));
+    assert.deepEqual([names.out, names.status], ['', EXIT.good]);
+    const unknown = await listed('table', {}, ['ed'], judged([rex]));
+    assert.equal(unknown.out, '');
+    assert.equal((unknown.status as Failure).message, 'there is no pet ed');
+  });
+
   it('says which name is not there, unless a silent member may know it', async () => {
     const { status, out } = await listed('name', {}, ['rex', 'ed']);
     assert.equal(out, 'pet/rex\n');

@@ -47,8 +47,8 @@ export interface Listed<V, M extends object = object> {
   more?(all: readonly V[]): M;
   /** The list for people. */
   text(items: readonly V[], style: Style, of: Whole<V, M>): string;
-  /** What the list says of the plane. Unset: all is well. */
-  status?(items: readonly V[]): ExitStatus;
+  /** What the list says of the plane, whatever of it was chosen. Unset: all is well. */
+  readonly status?: ExitStatus;
 }
 
 /** What a list is cut from, and what belongs to it. */
@@ -116,10 +116,15 @@ export async function list<V extends object, M extends object>(
   const items = all.slice(0, limit);
   const [first] = items;
   const single = names.length === 1 && all.length === 1 && first !== undefined && kind.names(first)[0] === names[0];
-  print(kind, call, { ...listed, items }, all, single);
+  // Without one that was chosen, the text would say that the plane has none.
+  const text =
+    items.length > 0 || listed.items.length === 0
+      ? listed.text
+      : () => (names.length > 0 ? '' : `None of the ${kind.name} match\n`);
+  print(kind, call, { ...listed, items, text }, all, single);
   const unknown = names.filter((name) => !all.some((item) => kind.names(item).includes(name)));
   if (unknown.length > 0) throw missing(kind.one, unknown, listed.unanswered);
-  return listed.status?.(all) ?? statusOf(false, listed.unanswered);
+  return listed.status ?? statusOf(false, listed.unanswered);
 }
 
 /** One that a silent member may know is not known to be missing. */

@@ -19,7 +19,7 @@ export const AGENTS: Kind<AgentView> = {
   labels: ({ reaches }) => identifiersOf(reaches),
   async ask(call) {
     const { sessions, unanswered } = await sessionsOf(await call.plane(), call.options.tenant);
-    const status = (items: readonly AgentView[]) => statusOf(items.length === 0, unanswered);
+    const status = statusOf(sessions.length === 0, unanswered);
     return { items: agentsOf(sessions), unanswered, text: agentsText, status };
   },
 };
@@ -32,7 +32,7 @@ export const SESSIONS: Kind<SessionView> = {
   labels: ({ reaches }) => identifiersOf(reaches),
   async ask(call) {
     const { sessions, unanswered } = await sessionsOf(await call.plane(), call.options.tenant);
-    const status = (items: readonly SessionView[]) => statusOf(items.length === 0, unanswered);
+    const status = statusOf(sessions.length === 0, unanswered);
     return { items: sessions, unanswered, text: sessionsText, status };
   },
 };

@@ -32,8 +32,8 @@ export const HUBS: Kind<HubView> = {
       'hub',
     );
     const isCut = ({ links }: HubView) => links.some(({ link }) => link === 'down');
-    const status = (items: readonly HubView[]) => statusOf(items.some(isCut), unanswered);
-    return { items: hubsOf(answers), unanswered, text: hubsText, status };
+    const items = hubsOf(answers);
+    return { items, unanswered, text: hubsText, status: statusOf(items.some(isCut), unanswered) };
   },
 };
 

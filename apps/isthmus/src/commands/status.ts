@@ -34,14 +34,14 @@ export const MEMBERS: Kind<MemberView, More> = {
     const asked = await askPlane(met, call.options.tenant, false);
     const { answers } = asked.statuses;
     const unready = answers.filter(({ value }) => !value.ready).map(({ member }) => member);
-    const { members: items, unanswered, ...more } = statusView(asked, await warningsOf(met, unready));
-    const view = (members: readonly MemberView[]) => ({ ...more, members, unanswered });
+    const view = statusView(asked, await warningsOf(met, unready));
+    const { members: items, unanswered, ...more } = view;
     return {
       items,
       unanswered,
       more: () => more,
       text: (members, style, of) => statusText({ ...of.more, members, unanswered: of.unanswered }, style),
-      status: (members) => exitOf(view(members)),
+      status: exitOf(view),
     };
   },
 };

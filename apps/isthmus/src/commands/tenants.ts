@@ -35,7 +35,7 @@ export const TENANTS: Kind<TenantView, Pick<TenantsView, 'configured' | 'problem
       unanswered,
       more: () => ({ configured, problems }),
       text: (tenants, style, { more }) => tenantsText({ ...more, tenants }, style),
-      status: () => statusOf(problems.length > 0, unanswered),
+      status: statusOf(problems.length > 0, unanswered),
     };
   },
 };
