@@ -214,7 +214,7 @@ export function endpointDial(options: EndpointOptions): Dial {
       },
       abandoned: () => timed(abandoned()),
       expired() {
-        events?.emit('endpoint:failure', true);
+        if (!request.trial) events?.emit('endpoint:failure', true);
         return timed(timeoutError(request, steps, request.deadline < ownDeadline));
       },
       settled(error) {
@@ -223,8 +223,10 @@ export function endpointDial(options: EndpointOptions): Dial {
     });
     const refuse = guarded((error: NodeJS.ErrnoException) => {
       const refused = error instanceof DialError;
-      if (refused) events?.emit('refused', 'destination', formatDestination(request.destination), error);
-      events?.emit('endpoint:failure', error.code === 'ETIMEDOUT');
+      if (!request.trial) {
+        if (refused) events?.emit('refused', 'destination', formatDestination(request.destination), error);
+        events?.emit('endpoint:failure', error.code === 'ETIMEDOUT');
+      }
       pending.fail(timed(refused ? error : connectError(request, error)));
     });
     const connected = guarded((socket: Socket) => {

@@ -45,6 +45,8 @@ export interface DialRequest {
   readonly caller?: Caller | undefined;
   /** The name of the caller's principal, as the other side of a link said. Unset at a gateway, which has `caller`. */
   readonly callerName?: string | undefined;
+  /** An operator tries it: nobody misses what it does not reach, so it counts nowhere. */
+  readonly trial?: boolean | undefined;
   /** What the callers of the tenant may dial. An agent whose hub has said it sets it. */
   policy?: DialPolicy | undefined;
   /** Set if the tunnel may outlive the links that carry it. The gateway sets it, and hubs pass it on. */

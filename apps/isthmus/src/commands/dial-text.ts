@@ -80,13 +80,16 @@ export function dialText(view: DialView, columns: number, style: Style): string 
   const through = throughText(view);
   const verdict = ok
     ? style.good(`${destination} answers${through}: ${millis(ms)}`)
-    : style.bad(`${destination} cannot be dialled${through}: ${error?.code}: ${error?.text}`);
+    : error
+      ? style.bad(`${destination} cannot be dialled${through}: ${error.code}: ${error.text}`)
+      : style.bad(`${destination} accepts${through} after ${millis(ms)}, and ${muteText(view)}`);
   const width = Math.min(MOST_WIDTH, Math.max(LEAST_WIDTH, columns - BESIDE_BARS));
   const ids = [`gateway ${gateway}`, `tenant ${view.tenant}`, `dial ${view.dial}`];
   if (view.trace !== '') ids.push(`trace ${view.trace}`);
   const picture = phases.length > 0 ? `\n${waterfall(phases, error?.text, width, style)}` : '';
+  const todo = error ? `\nWhat to do:\n${error.advice.map((line) => `  - ${line}\n`).join('')}` : '';
   const named = gateway === '' ? '' : `${style.faint(ids.join(', '))}\n`;
-  return `${verdict}\n${named}${picture}${endText(view, style)}`;
+  return `${verdict}\n${named}${picture}${todo}`;
 }
 
 function throughText({ gateway, agent, hub }: DialView): string {
@@ -98,14 +101,13 @@ function throughText({ gateway, agent, hub }: DialView): string {
 /** One line for a dial of a series. */
 export function lineText(view: DialView, style: Style): string {
   const { ok, ms, error, firstByteMs } = view;
+  const bad = error ? `${error.code}: ${error.text}` : muteText(view);
   const byte = firstByteMs === undefined ? '' : `, first byte ${millis(firstByteMs)}`;
-  const how = ok ? style.good('ok') + byte : style.bad(`${error?.code}: ${error?.text}`);
+  const how = ok ? style.good('ok') + byte : style.bad(bad);
   return `${new Date().toISOString().slice(11, 23)}Z ${millis(ms).padStart(8)}${throughText(view)}  ${how}`;
 }
 
-function endText({ ended, silentMs, firstByteMs, ok, error }: DialView, style: Style): string {
-  if (error) return `\nWhat to do:\n${error.advice.map((line) => `  - ${line}\n`).join('')}`;
-  if (silentMs !== undefined) return `\n${style.warning(`No byte arrived within ${millis(silentMs)}`)}\n`;
-  if (!ok || firstByteMs !== undefined || ended === undefined) return '';
-  return `\n${style.warning(`No byte arrived: ${ended}`)}\n`;
+/** Of a destination that accepted, and whose first byte was waited for. */
+function muteText({ silentMs, ended }: DialView): string {
+  return silentMs === undefined ? `ends without a byte: ${ended}` : `sends no byte within ${millis(silentMs)}`;
 }

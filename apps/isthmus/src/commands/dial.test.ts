@@ -38,7 +38,29 @@ describe('dial', () => {
 
     it('says that the destination closed before it sent a byte', async () => {
       greets = false;
-      assert.equal((await here(`127.0.0.1:${port}`)).ended, 'closed by the destination');
+      const { ok, ended } = await here(`127.0.0.1:${port}`);
+      assert.deepEqual([ok, ended], [false, 'closed by the destination']);
+    });
+
+    it('fails if the byte that it waits for does not come', async () => {
+      const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
+      await once(silent, 'listening');
+      const place = `127.0.0.1:${(silent.address() as AddressInfo).port}`;
+      const asked = async (...more: string[]) => {
+        const terminal = new TestTerminal(['dial', place, '--from', 'here', ...more]);
+        return [await run(terminal), terminal.stdout.replaceAll(/[\d.]+ ms/g, 'N ms')];
+      };
+      try {
+        const [status, says] = await asked('--first-byte', '20ms');
+        assert.equal(status, EXIT.wrong);
+        assert.match(String(says), /accepts from here after N ms, and sends no byte within N ms\n/);
+        const [both, lines] = await asked('--first-byte', '20ms', '--count', '2', '--interval', '1ms');
+        assert.equal(both, EXIT.wrong);
+        assert.match(String(lines), /\n2 dials, 2 failed \(2 no_first_byte\)\n$/);
+        assert.equal((await asked())[0], EXIT.good, 'nobody waits for a byte');
+      } finally {
+        silent.close();
+      }
     });
 
     it('says why it failed, by the names that a plane has', async () => {

@@ -34,7 +34,7 @@ export const dial = command({
   name: 'dial',
   summary: 'Open a real tunnel to a destination, close it, and show where the time went',
   details:
-    'The plane routes, counts, traces and audits this dial like any other. The gateway at --address dials, or else the first one that answers. A plane with tenants needs --tenant. JSON output has the same content, with phases as numbers. Exits with 1 if a dial fails.',
+    'The plane routes, traces and audits this dial like any other, and counts it nowhere. The gateway at --address dials, or else the first one that answers. A plane with tenants needs --tenant. JSON output has the same content, with phases as numbers. Exits with 1 if a dial fails, or with --first-byte if no byte comes.',
   args: [destinationArgument()],
   options: [
     new Option('--gateway <id>', 'dial from this gateway'),
@@ -150,7 +150,7 @@ export function summaryOf(dials: readonly DialView[]) {
     const groups = [...Map.groupBy(names, (name) => name)];
     return groups.map(([name, { length }]) => [name, length] as const).sort(([, a], [, b]) => b - a);
   };
-  const failed = dials.filter(({ ok }) => !ok).map(({ error }) => error?.code ?? '');
+  const failed = dials.filter(({ ok }) => !ok).map(({ error }) => error?.code ?? 'no_first_byte');
   const agents = good.map(({ agent }) => agent).filter((agent) => agent !== '');
   return {
     dials: dials.length,
@@ -216,12 +216,12 @@ function dialView(
 ): DialView {
   const { dial: record, phases, firstByteMs, ended } = value;
   const error = record?.error;
-  const ok = record?.state === adminApi.DialState.DIAL_STATE_ESTABLISHED;
-  const silent = ok && firstByte > 0 && firstByteMs === undefined && ended === '';
+  const established = record?.state === adminApi.DialState.DIAL_STATE_ESTABLISHED;
+  const mute = established && firstByte > 0 && firstByteMs === undefined;
   return {
     destination,
     gateway: gateway.id,
-    ok,
+    ok: established && !mute,
     dial: record?.dialId ?? '',
     trace: record?.traceId ?? '',
     tenant: record?.tenant ?? '',
@@ -231,7 +231,7 @@ function dialView(
     ms: record?.ms ?? 0,
     phases: phases.map(phaseView),
     ...(firstByteMs !== undefined && { firstByteMs }),
-    ...(silent && { silentMs: firstByte }),
+    ...(mute && ended === '' && { silentMs: firstByte }),
     ...(ended !== '' && { ended }),
     ...(error && { error: { code: error.code, text: error.text, advice } }),
   };
@@ -298,7 +298,7 @@ export async function dialFromHere({ destination, withinMs, firstByteMs }: HereO
     const view = viewOf(destination, ms, phases);
     return {
       ...view,
-      ok: true,
+      ok: firstByteMs === 0 || took !== undefined,
       ...first,
       phases: [...view.phases, ...(took === undefined ? [] : [{ ...waited, ms: took }])],
     };

@@ -109,6 +109,7 @@ function requestOf(
     ...(asked.agentId !== '' && { agent: asked.agentId }),
     deadline: performance.now() + timeout,
     caller,
+    trial: true,
     // Its own trace, sampled whatever the sampling rate: the operator who asks wants to see it.
     traceparent: `00-${randomHex(16)}-${randomHex(8)}-01`,
     signal,

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError, type DialErrorCode, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { failingDials, RecentDials } from './recent-dials.ts';
+import { RecentHistory } from './recent-history.ts';
 
 const { signal } = new AbortController();
-const OPERATOR = { via: 'admin', identity: 'admin' } as const;
 
 function dialled(events: PlaneEvents, host: string, code?: DialErrorCode, agentId = 'a', tenant = 'default'): void {
   const request = { id: 'd', tenant, destination: { host, port: 443 }, deadline: 0, signal };
@@ -38,16 +38,19 @@ test('what fails three times and never succeeds since is reported, the most freq
 
 test('what an operator tries and does not reach, no caller missed', () => {
   const { events, dials, failing } = seen();
+  const history = new RecentHistory(events, 'gateway');
   const destination = { host: 'x', port: 443 };
   for (let n = 0; n < 3; n++) {
-    const request = { id: 'd', tenant: 'default', destination, deadline: 0, signal, caller: OPERATOR };
+    const request = { id: 'd', tenant: 'default', destination, deadline: 0, signal, trial: true };
     events.emit('dial:start', 'gateway', request);
     const error = new DialError('connection_refused', 'no x');
     events.emit('dial:end', 'gateway', request, { ms: 1, error, failure: 'error' });
   }
   assert.deepEqual(failing(), []);
   const { dials: count, failures } = dials.rates('gateway').over(60, performance.now());
-  assert.deepEqual([count, failures], [3, 0]);
+  assert.deepEqual([count, failures], [0, 0]);
+  const [slot] = history.of().slots;
+  assert.deepEqual([slot?.dials, slot?.failures], [0, 0]);
 });
 
 test('five of the agents that tried are named, and all are counted', () => {

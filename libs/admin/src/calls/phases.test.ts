@@ -25,6 +25,7 @@ function seen(outcome: DialOutcome, log: DialLog): SeenDial {
     destination: { host: 'x', port: 1 },
     start: 1000,
     caller: undefined,
+    trial: undefined,
     traceparent: undefined,
     session: undefined,
     log,

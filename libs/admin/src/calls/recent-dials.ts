@@ -23,6 +23,7 @@ export interface SeenDial {
   readonly tenant: string;
   readonly destination: Destination;
   readonly caller: DialRequest['caller'];
+  readonly trial: DialRequest['trial'];
   readonly traceparent: string | undefined;
   /** Set only for the gateway role. In a process with both roles, the hub's dial carries it too. */
   readonly log: DialLog | undefined;
@@ -134,7 +135,7 @@ export class RecentDials {
   #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
     const now = performance.now();
     this.#count(role, dial.tenant, -1);
-    this.#rates[role].count(now, outcome.ms, outcome.error !== undefined && dial.caller?.via !== 'admin');
+    if (!dial.trial) this.#rates[role].count(now, outcome.ms, outcome.error !== undefined);
     const seen = seenDial(role, dial, now - outcome.ms, outcome);
     this.#ring.push(seen);
     if (outcome.error || outcome.ms >= ADMIN.slowDialMs) this.#remarkable.push(seen);
@@ -158,9 +159,9 @@ export class RecentDials {
 }
 
 function seenDial(role: Role, dial: DialRequest, start: number, outcome: DialOutcome | undefined): SeenDial {
-  const { id, tenant, destination, caller, traceparent, session } = dial;
+  const { id, tenant, destination, caller, trial, traceparent, session } = dial;
   const log = role === 'gateway' ? dial.log : undefined;
-  return { role, id, tenant, destination, caller, traceparent, log, session, start, outcome };
+  return { role, id, tenant, destination, caller, trial, traceparent, log, session, start, outcome };
 }
 
 interface Failing {
@@ -176,9 +177,9 @@ interface Failing {
 export function failingDials(dials: SeenDials, role: Role, now = performance.now()): adminApi.FailingDials[] {
   const found = new Map<string, Map<string, Failing>>();
   for (const dial of dials) {
-    const { outcome, tenant, destination, caller } = dial;
+    const { outcome, tenant, destination, trial } = dial;
     // What an operator tried and did not reach, no caller missed.
-    if (outcome?.error && caller?.via === 'admin') continue;
+    if (outcome?.error && trial) continue;
     if (dial.role !== role || !outcome || dial.start + outcome.ms < now - ADMIN.failingWithinMs) continue;
     const key = JSON.stringify([tenant, formatDestination(destination)]);
     if (!outcome.error) found.delete(key);

@@ -35,7 +35,7 @@ export class DialHistory {
   readonly #startedAt: number;
   /** By their numbers, each in the place of the one that is too old by then. */
   readonly #slots: Slot[] = [];
-  /** Of the slot in the same place: how many dials fell into each bucket. */
+  /** Of the slot in the same place: how many answered dials fell into each bucket. */
   readonly #latencies: Uint32Array;
   /** The number of the current slot. */
   #now: number;
@@ -52,7 +52,11 @@ export class DialHistory {
   count(now: number, ms: number, failed: boolean): void {
     const slot = this.#current(now);
     slot.dials++;
-    if (failed) slot.failures++;
+    // What fails at once, or at its deadline, says nothing of how fast answers are.
+    if (failed) {
+      slot.failures++;
+      return;
+    }
     const at = this.#placeOf(slot) * BOUNDS.length + bucketOf(ms);
     this.#latencies[at] = (this.#latencies[at] as number) + 1;
   }
@@ -81,7 +85,7 @@ export class DialHistory {
     const kept = this.#slots[number % this.#count];
     const slot = kept?.number === number ? kept : emptySlot(number);
     const { dials, failures, sessions, tunnels } = slot;
-    const [p50Ms, p99Ms] = [0.5, 0.99].map((share) => quantile(this.#latenciesOf(slot), dials, share));
+    const [p50Ms, p99Ms] = [0.5, 0.99].map((share) => quantile(this.#latenciesOf(slot), dials - failures, share));
     return { startMs: number * this.slotMs, dials, failures, p50Ms, p99Ms, sessions, tunnels };
   }
 
@@ -152,8 +156,8 @@ export class RecentHistory {
     return () => clearInterval(timer);
   }
 
-  #ended(role: Role, { tenant }: DialRequest, { ms, error }: DialOutcome): void {
-    if (role !== this.#role) return;
+  #ended(role: Role, { tenant, trial }: DialRequest, { ms, error }: DialOutcome): void {
+    if (role !== this.#role || trial) return;
     const now = Date.now();
     const own = getOrPut(this.#tenants, tenant, () => new DialHistory(ADMIN.tenantSlotMs, now));
     for (const history of [this.#all, own]) history.count(now, ms, error !== undefined);

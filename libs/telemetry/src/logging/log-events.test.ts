@@ -42,6 +42,17 @@ test('a failed dial is a warning with its RFC 9209 name, its reason and its text
   assert.deepEqual([line.error, line.reason, line.text], ['connection_refused', 'error_response', error.message]);
 });
 
+test('a dial that an operator tried causes no warning anywhere', () => {
+  const error = new DialError('connection_refused', 'no');
+  for (const role of ['gateway', 'hub', 'agent'] as const) {
+    const outcome = { ms: 1, error, failure: 'error' as const };
+    assert.deepEqual(
+      logged((events) => events.emit('dial:end', role, { ...dial, trial: true }, outcome), 1),
+      [],
+    );
+  }
+});
+
 test('a caller that gave up causes no warning', () => {
   const error = new DialError('connection_terminated', 'gone');
   const emit = (events: PlaneEvents) =>

@@ -86,7 +86,7 @@ export function logEvents(events: PlaneEvents, logger: Logger, slowMs = Number.P
 function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscriptions {
   return {
     'dial:end'(role, dial, outcome) {
-      const level = dialLevel(role, outcome, slowMs);
+      const level = dialLevel(role, dial, outcome, slowMs);
       if (!logger.isLevelEnabled(level)) return;
       const { error } = outcome;
       // A limit that is reached, or a rule, refuses every dial of one tenant, and each line costs a third of such a dial.
@@ -106,10 +106,10 @@ function isFlood(dial: DialRequest, error: DialError): boolean {
 }
 
 /** Gateway and agent log dials that failed or were slow, and all others, as a hub does, only for debugging: a line costs as much as a tenth of a dial. */
-function dialLevel(role: Role, { error, failure, ms }: DialOutcome, slowMs: number): 'debug' | 'info' | 'warn' {
+function dialLevel(role: Role, { trial }: DialRequest, { error, failure, ms }: DialOutcome, slowMs: number) {
   if (role === 'hub') return 'debug';
-  // A caller that gave up is not a failure of the plane.
-  if (error) return failure === 'abandoned' ? 'info' : 'warn';
+  // A caller that gave up is not a failure of the plane, and an operator sees what it tried.
+  if (error) return trial || failure === 'abandoned' ? 'info' : 'warn';
   return ms > slowMs ? 'info' : 'debug';
 }
 

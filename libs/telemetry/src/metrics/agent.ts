@@ -88,8 +88,8 @@ function endpointMetrics(families: Families): Subscriptions {
   );
   const open = families.gauge('open_endpoint_connections', 'Current number of open endpoint connections.');
   return {
-    'dial:end'(role, _dial, { ms, error }) {
-      if (role === 'agent' && !error) duration.observe(ms / 1000);
+    'dial:end'(role, { trial }, { ms, error }) {
+      if (role === 'agent' && !error && !trial) duration.observe(ms / 1000);
     },
     'endpoint:failure'(timedOut) {
       failures.of({ reason: timedOut ? 'timeout' : 'unknown' }).inc();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type AttemptRecord, DialError, type DialFailure, type DialLog, dialLog } from '@isthmus/tunnel';
-import { beginning, dial, server } from './testing.ts';
+import { agent, beginning, dial, samples, server } from './testing.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const sampled = `00-${TRACE}-00f067aa0ba902b7-01`;
@@ -128,4 +128,26 @@ test('parked dials are counted, currently and in total', async () => {
   events.emit('dial:unpark', dial);
   assert.deepEqual(await beginning(metrics, 'isthmus_dials_parked'), { '': 2 });
   assert.deepEqual(await beginning(metrics, 'isthmus_dial_parks_total'), { '': 3 });
+});
+
+test('what an operator tries counts nowhere, at gateway, hub and agent', async () => {
+  const error = new DialError('connection_refused', 'no');
+  const trial = { ...dial, trial: true, log: logOf(20, attempt('first', 'failed')) };
+  const programs = [
+    { by: 'gateway', ...server() },
+    { by: 'hub', ...server({ role: 'hub' }) },
+    { by: 'agent', ...agent() },
+  ] as const;
+  for (const { by, events, metrics } of programs) {
+    const before = await samples(metrics);
+    for (const outcome of [{ ms: 30 }, { ms: 30, error, failure: 'error' as const }]) {
+      events.emit('dial:start', by, trial);
+      events.emit('dial:park', trial);
+      events.emit('dial:unpark', trial);
+      events.emit('dial:end', by, trial, outcome);
+    }
+    const after = await samples(metrics);
+    const changed = [...after].filter(([name, value]) => /dial|park/.test(name) && before.get(name) !== value);
+    assert.deepEqual(changed, [], by);
+  }
 });

@@ -25,8 +25,8 @@ const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge', 'direct'];
 export function dialLatency(families: Families, role: Role, keptAfter = Number.POSITIVE_INFINITY): Subscriptions {
   const observe = latencies(families);
   return {
-    'dial:end'(by, { traceparent, log }, outcome) {
-      if (by !== role) return;
+    'dial:end'(by, { trial, traceparent, log }, outcome) {
+      if (by !== role || trial) return;
       const ended = outcomeOf(outcome);
       const kept = outcome.ms > keptAfter || (outcome.error !== undefined && keptAfter < Number.POSITIVE_INFINITY);
       observe('total', ended, outcome.ms, traceparent, kept);
@@ -61,14 +61,14 @@ export function attemptMetrics(families: Families): Subscriptions {
   );
   const parks = families.counter('dial_parks_total', 'How often dials were parked to wait for a session.');
   return {
-    'dial:end'(by, { log }, outcome) {
-      if (by !== 'gateway' || !log) return;
+    'dial:end'(by, { trial, log }, outcome) {
+      if (by !== 'gateway' || !log || trial) return;
       const ended = outcomeOf(outcome);
       for (const attempt of log.attempts) counts[attempt.kind][endOf(attempt, ended)]++;
     },
-    'dial:park'() {
+    'dial:park'({ trial }) {
       parked.inc();
-      parks.inc();
+      if (!trial) parks.inc();
     },
     'dial:unpark': () => parked.dec(),
   };

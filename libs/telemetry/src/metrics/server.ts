@@ -101,9 +101,10 @@ function dialMetrics(families: Families, role: Role): Subscriptions {
     'dial:start'(by) {
       if (by === role) pending.inc();
     },
-    'dial:end'(by, _dial, { ms, error, failure = 'error' }) {
+    'dial:end'(by, { trial }, { ms, error, failure = 'error' }) {
       if (by !== role) return;
       pending.dec();
+      if (trial) return;
       if (!error) duration.observe(ms / 1000);
       else failures.of({ reason: upstreamReason(failure) }).inc();
     },

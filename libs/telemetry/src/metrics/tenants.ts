@@ -53,7 +53,7 @@ export function tenantMetrics(
     },
     subscriptions: {
       'dial:end'(by, dial, { error, failure }) {
-        const tally = by === role ? of(dial.tenant)?.dials : undefined;
+        const tally = by === role && !dial.trial ? of(dial.tenant)?.dials : undefined;
         if (!tally) return;
         if (!error) tally.established++;
         else if (isRefusedDial(dial, error)) tally.refused++;

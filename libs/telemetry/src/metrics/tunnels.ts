@@ -70,8 +70,8 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
   );
   idle.of({ role });
   return {
-    'dial:end'(by, _dial, { error }) {
-      if (by === role && error) errors.of({ error: error.code }).inc();
+    'dial:end'(by, { trial }, { error }) {
+      if (by === role && error && !trial) errors.of({ error: error.code }).inc();
     },
     'tunnel:open'(tunnel) {
       if (tunnel.role !== role) return;

@@ -326,6 +326,20 @@ test("the caller's name goes with its dial, whatever its letters, and on to the 
   assert.deepEqual(seen.map(callerName), ['', 'küb apiserver', 'küb apiserver', '']);
 });
 
+test("an operator's trial is one to the next part, and no other dial is", async () => {
+  const seen: DialRequest[] = [];
+  const { client } = await served({}, async (dial) => {
+    seen.push(dial);
+    throw new DialError('connection_refused', 'served');
+  });
+  for (const trial of [true, undefined])
+    await assert.rejects(client.dial({ ...request(1), trial }), { message: 'served' });
+  assert.deepEqual(
+    seen.map(({ trial }) => trial),
+    [true, undefined],
+  );
+});
+
 test('a dial whose caller has a name that cannot be shown is none', async () => {
   const { client, refused } = await served({});
   const dial = client.dial({ ...request(1), callerName: 'a\nb' });

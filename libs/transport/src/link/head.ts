@@ -127,6 +127,9 @@ function finalOf(values: ReadonlyMap<string, string>): { readonly final?: number
 /** The field with a dial's tenant. Tenants get equal shares of a link. */
 export const TENANT_FIELD = 'isthmus-tenant';
 
+/** An operator tries this dial (RFC 9651, a Boolean). */
+const TRIAL_FIELD = 'isthmus-trial';
+
 /** In the refusal of an attach: no other attach of the tunnel can succeed. */
 const UNRESUMABLE = 'isthmus-unresumable';
 
@@ -142,6 +145,7 @@ export interface ServedAttach extends AttachRequest {
 export function requestHead(request: DialRequest): OutgoingHead {
   const head: Fields = { ':method': 'CONNECT', ':authority': formatDestination(request.destination) };
   addCommon(head, request);
+  if (request.trial) head[TRIAL_FIELD] = '?1';
   if (request.resumeOffer) addOffer(head, request.resumeOffer);
   return head;
 }
@@ -188,6 +192,7 @@ export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledge
     ...readCommon(head),
     ...(session !== undefined && { session }),
     ...(resumeOffer && { resumeOffer }),
+    ...(head[TRIAL_FIELD] === '?1' && { trial: true }),
     ...progress,
   };
 }

@@ -111,7 +111,7 @@ export class HoldLinks {
     await write(socket, ACCEPTED);
     if (socket.destroyed) return;
     // What the other side says of its callers is a claim: its own credential decides.
-    const dialler = { tenant, caller: { via: 'hold' as const, ...caller }, callerName: undefined };
+    const dialler = { tenant, caller: { via: 'hold' as const, ...caller }, callerName: undefined, trial: undefined };
     const opened = new LinkServer({
       ...{ socket, peer: `hold ${caller.identity}`, role: 'gateway', dial, attach, events, halfClosedMs },
       enter: (request) => ({
