@@ -53,7 +53,7 @@ export async function withContext<O extends CommonOptions>(
   if (path === undefined) return options;
   // A service may have a home that is another user's, or no directory.
   if (named === undefined && !terminal.env.ISTHMUSCONFIG && !(await isReadable(path))) return options;
-  const config = await Kubeconfig.read(path);
+  const config = Kubeconfig.read([path]);
   const name = named ?? config.currentContext;
   if (name === '') return options;
   const others = Object.entries(options).filter(([option]) => !isField(option) || counts(option));
@@ -110,11 +110,11 @@ export type ContextAction = (typeof CONTEXT_ACTIONS)[number];
 
 export async function contextAction(action: ContextAction, name: string | undefined, call: Call): Promise<ExitStatus> {
   const path = placeOfContexts(call.terminal);
-  if (action === 'get-contexts') showContexts(await Kubeconfig.read(path), call, name);
-  else if (action === 'current-context') showCurrent(await Kubeconfig.read(path), call);
+  if (action === 'get-contexts') showContexts(Kubeconfig.read([path]), call, name);
+  else if (action === 'current-context') showCurrent(Kubeconfig.read([path]), call);
   else if (name === undefined) throw usage(`name the context: isthmus config ${action} NAME`);
   else if (action === 'use-context') {
-    await Kubeconfig.change(path, (config) => {
+    await Kubeconfig.change([path], (config) => {
       contextOf(config, name);
       config.currentContext = name;
     });
@@ -127,7 +127,7 @@ export async function contextAction(action: ContextAction, name: string | undefi
 /** The current context stays current, so that no command asks another plane unasked. */
 async function deleteContext(path: string, name: string, { output }: Call): Promise<void> {
   let active = false;
-  await Kubeconfig.change(path, (config) => {
+  await Kubeconfig.change([path], (config) => {
     if (!config.delete('contexts', name)) throw usage(`${config.path} has no context ${JSON.stringify(name)}`);
     active = config.currentContext === name;
   });
@@ -143,7 +143,7 @@ async function setContext(path: string, name: string, { options, output, given }
     return [field, value === '' ? undefined : field === 'tenant' ? value : resolve(String(value))];
   });
   let known = false;
-  await Kubeconfig.change(path, (config) => {
+  await Kubeconfig.change([path], (config) => {
     known = config.names('contexts').includes(name);
     config.put('contexts', name, Object.fromEntries(fields));
     contextOf(config, name);

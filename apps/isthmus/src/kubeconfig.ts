@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { access, mkdir, open, realpath, rename, rm } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { delimiter, dirname, join, resolve } from 'node:path';
 import timers from 'node:timers/promises';
 import { readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
@@ -21,88 +21,91 @@ type Section = 'clusters' | 'users' | 'contexts';
 
 const FIELDS = { clusters: 'cluster', users: 'user', contexts: 'context' } as const;
 
-/** One file of contexts, with its comments and all that others put into it: a kubeconfig, or the operator's own, which has its shape. */
-export class Kubeconfig {
+/** One file, with its comments and all that others put into it. */
+interface File {
   readonly path: string;
-  readonly #document: Document;
+  readonly document: Document;
+}
 
-  private constructor(path: string, document: Document) {
-    this.path = path;
-    this.#document = document;
+/**
+ * Files of contexts: of a kubeconfig, which may be several, or the operator's own, which has its shape. They are merged as kubectl does it: of
+ * entries with one name, and for the current context, the first file counts.
+ */
+export class Kubeconfig {
+  readonly #files: readonly File[];
+
+  private constructor(files: readonly File[]) {
+    this.#files = files;
   }
 
-  /** The file of --kubeconfig or of KUBECONFIG's list the first that exists, as kubectl chooses. */
-  static async locate({ env }: Pick<Terminal, 'env'>, given?: string): Promise<string> {
-    if (given !== undefined) return resolve(given);
-    const listed = (env.KUBECONFIG ?? '').split(':').filter((path) => path !== '');
-    for (const path of listed) if (await exists(path)) return resolve(path);
-    const last = listed.at(-1);
-    if (last !== undefined) return resolve(last);
+  /** The file of --kubeconfig alone, or those of KUBECONFIG's list, as kubectl chooses. */
+  static locate({ env }: Pick<Terminal, 'env'>, given?: string): readonly string[] {
+    if (given !== undefined) return [resolve(given)];
+    const listed = (env.KUBECONFIG ?? '').split(delimiter).filter((path) => path !== '');
+    if (listed.length > 0) return [...new Set(listed.map((path) => resolve(path)))];
     if (!env.HOME) throw usage('there is no KUBECONFIG and no HOME: name the file with --kubeconfig');
-    return join(env.HOME, '.kube', 'config');
+    return [join(env.HOME, '.kube', 'config')];
   }
 
-  /** Reads a file; one that does not exist is empty. */
-  static async read(path: string): Promise<Kubeconfig> {
-    const document = parseDocument(textOf(path));
-    const [error] = document.errors;
-    if (error || (document.contents !== null && !isMap(document.contents)))
-      throw usage(
-        `${path} has no contexts: ${error ? `line ${error.linePos?.[0].line ?? '?'} is no YAML` : 'no mapping'}`,
-      );
-    return new Kubeconfig(path, document);
+  /** Reads files; one that does not exist is empty. */
+  static read(paths: readonly string[]): Kubeconfig {
+    return new Kubeconfig(paths.map((path) => ({ path, document: documentOf(path) })));
   }
 
   /**
-   * Changes a file under the lock that kubectl takes for this, and replaces it at once. What the change leaves alone stays as it was.
-   * Only the owner may read the file: it holds secrets.
+   * Changes files under the locks that kubectl takes for this, and replaces each changed one at once. What the change leaves alone stays as it
+   * was. Only the owner may read them: they hold secrets.
    */
-  static async change(path: string, change: (config: Kubeconfig) => void): Promise<void> {
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-    const real = await realpath(path).catch(() => path);
-    const unlock = await lock(`${real}.lock`);
+  static async change(paths: readonly string[], change: (config: Kubeconfig) => void): Promise<Kubeconfig> {
+    const target = await newOf(paths);
+    await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+    const there: string[] = [];
+    for (const path of paths) if (path === target || (await exists(path))) there.push(path);
+    const unlock = await lockAll(await Promise.all(there.map(realOf)));
     try {
-      const config = await Kubeconfig.read(real);
+      const config = Kubeconfig.read([target, ...there.filter((path) => path !== target)]);
+      const before = config.#files.map(({ document }) => String(document));
       change(config);
-      // Nobody else can have created it, to read it or to lead it elsewhere.
-      const temporary = `${real}.${randomBytes(8).toString('hex')}.tmp`;
-      const file = await open(temporary, 'wx', 0o600);
-      try {
-        try {
-          await file.writeFile(String(config.#document));
-          await file.sync();
-        } finally {
-          await file.close();
-        }
-        await rename(temporary, real);
-      } catch (error) {
-        await rm(temporary, { force: true });
-        throw error;
-      }
+      for (const [index, { path, document }] of config.#files.entries())
+        if (String(document) !== before[index]) await replace(await realOf(path), String(document));
+      return config;
     } finally {
       await unlock();
     }
   }
 
+  /** For messages. */
+  get path(): string {
+    return this.#files.map(({ path }) => path).join(delimiter);
+  }
+
   get currentContext(): string {
-    return String(this.#document.get('current-context') ?? '');
+    const found = this.#files.map(({ document }) => String(document.get('current-context') ?? ''));
+    return found.find((name) => name !== '') ?? '';
   }
 
   set currentContext(name: string) {
-    this.#document.set('current-context', name);
+    this.#files[0]?.document.set('current-context', name);
   }
 
-  entry(section: Section, name: string): Entry | undefined {
-    return this.#entries(section).find((each) => each?.name === name);
+  /** An entry, with the file that has it. */
+  entry(section: Section, name: string): (Entry & { readonly path: string }) | undefined {
+    for (const { path, document } of this.#files) {
+      const found = entriesOf(document, section).find((each) => each?.name === name);
+      if (found) return { ...found, path };
+    }
+    return undefined;
   }
 
   names(section: Section): string[] {
-    return this.#entries(section).flatMap((each) => each?.name ?? []);
+    const all = this.#files.flatMap(({ document }) => entriesOf(document, section).flatMap((each) => each?.name ?? []));
+    return [...new Set(all)];
   }
 
   /** Sets fields of an entry. Others stay; undefined takes a field away. */
   put(section: Section, name: string, fields: Readonly<Record<string, unknown>>): void {
-    const document = this.#document;
+    const has = ({ document }: File) => entriesOf(document, section).some((each) => each?.name === name);
+    const { document } = (this.#files.find(has) ?? this.#files[0]) as File;
     if (document.contents === null) {
       document.contents = document.createNode({ apiVersion: 'v1', kind: 'Config' });
     }
@@ -121,16 +124,64 @@ export class Kubeconfig {
 
   /** Returns whether there was one. */
   delete(section: Section, name: string): boolean {
-    const list = this.#document.get(section);
-    if (!isSeq(list)) return false;
-    const index = list.items.findIndex((item) => isMap(item) && item.get('name') === name);
-    return index >= 0 && list.delete(index);
+    for (const { document } of this.#files) {
+      const list = document.get(section);
+      const index = isSeq(list) ? list.items.findIndex((item) => isMap(item) && item.get('name') === name) : -1;
+      if (isSeq(list) && index >= 0) return list.delete(index);
+    }
+    return false;
   }
+}
 
-  #entries(section: Section): readonly Entry[] {
-    const list = (this.#document.toJS() as Record<string, unknown> | null)?.[section];
-    return Array.isArray(list) ? list : [];
+/** Where kubectl puts what is new: into the first file of a list that exists, or into the last. */
+async function newOf(paths: readonly string[]): Promise<string> {
+  for (const path of paths) if (await exists(path)) return path;
+  return paths.at(-1) ?? '';
+}
+
+/** Where a link leads. */
+function realOf(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
+}
+
+/** Replaces a file by another, so that a reader sees the old or the new one; one that is a mount, which cannot be replaced, in place. */
+async function replace(path: string, text: string): Promise<void> {
+  // Nobody else can have created it, to read it or to lead it elsewhere.
+  const temporary = `${path}.${randomBytes(8).toString('hex')}.tmp`;
+  try {
+    await written(temporary, 'wx', text);
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    if ((error as NodeJS.ErrnoException).code !== 'EBUSY') throw usage(`cannot write ${path}: ${reasonOf(error)}`);
+    await written(path, 'w', text);
   }
+}
+
+async function written(path: string, flags: 'w' | 'wx', text: string): Promise<void> {
+  const file = await open(path, flags, 0o600);
+  try {
+    await file.chmod(0o600);
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+function documentOf(path: string): Document {
+  const document = parseDocument(textOf(path));
+  const [error] = document.errors;
+  if (error || (document.contents !== null && !isMap(document.contents)))
+    throw usage(
+      `${path} has no contexts: ${error ? `line ${error.linePos?.[0].line ?? '?'} is no YAML` : 'no mapping'}`,
+    );
+  return document;
+}
+
+function entriesOf(document: Document, section: Section): readonly Entry[] {
+  const list = (document.toJS() as Record<string, unknown> | null)?.[section];
+  return Array.isArray(list) ? list : [];
 }
 
 function textOf(path: string): string {
@@ -147,6 +198,21 @@ async function exists(path: string): Promise<boolean> {
     () => true,
     (error: NodeJS.ErrnoException) => error.code !== 'ENOENT',
   );
+}
+
+/** Takes the locks of files in one order, as kubectl does, so that nobody waits for each other. */
+async function lockAll(paths: readonly string[]): Promise<() => Promise<void>> {
+  const taken: (() => Promise<void>)[] = [];
+  const unlock = async () => {
+    for (const each of taken) await each();
+  };
+  try {
+    for (const path of [...paths].sort()) taken.push(await lock(`${path}.lock`));
+    return unlock;
+  } catch (error) {
+    await unlock();
+    throw error;
+  }
 }
 
 /** Takes a lock as kubectl does: whoever creates the file has it. */
@@ -171,6 +237,7 @@ export interface KubeContext {
   readonly context: string;
   readonly cluster: string;
   readonly user: string;
+  readonly namespace?: string;
   readonly server: string;
   /** The CA certificates of the cluster as PEM; undefined for those of the system. */
   readonly ca?: string;
@@ -200,16 +267,16 @@ const PROOFS = [
 /** Reads a context, the current one if none is named. */
 export async function kubeContext(config: Kubeconfig, name = config.currentContext): Promise<KubeContext> {
   if (name === '') throw usage(`${config.path} has no current context: kubectl config use-context NAME`);
-  const context = config.entry('contexts', name)?.context;
+  const { context } = config.entry('contexts', name) ?? {};
   if (!context) throw usage(`${config.path} has no context ${JSON.stringify(name)}`);
-  const cluster = config.entry('clusters', String(context.cluster))?.cluster;
+  const { cluster, path: clusterPath = '' } = config.entry('clusters', String(context.cluster)) ?? {};
   if (!cluster)
     throw usage(`${config.path} has no cluster ${JSON.stringify(context.cluster)}, which context ${name} names`);
-  const user = config.entry('users', String(context.user))?.user ?? {};
-  const ca = pemOf(config.path, cluster, 'certificate-authority');
-  const cert = pemOf(config.path, user, 'client-certificate');
-  const key = pemOf(config.path, user, 'client-key');
-  const token = tokenOf(config.path, user);
+  const { user = {}, path: userPath = '' } = config.entry('users', String(context.user)) ?? {};
+  const ca = pemOf(clusterPath, cluster, 'certificate-authority');
+  const cert = pemOf(userPath, user, 'client-certificate');
+  const key = pemOf(userPath, user, 'client-key');
+  const token = tokenOf(userPath, user);
   if ((cert === undefined) !== (key === undefined))
     throw usage(`user ${context.user} of ${config.path} has only one of client-certificate and client-key`);
   const { server, 'tls-server-name': serverName, 'proxy-url': proxy } = cluster;
@@ -217,6 +284,7 @@ export async function kubeContext(config: Kubeconfig, name = config.currentConte
     context: name,
     cluster: String(context.cluster),
     user: String(context.user ?? ''),
+    ...(typeof context.namespace === 'string' && { namespace: context.namespace }),
     server: String(server ?? ''),
     insecure: cluster['insecure-skip-tls-verify'] === true,
     nameless: !PROOFS.some((field) => user[field] !== undefined && user[field] !== ''),

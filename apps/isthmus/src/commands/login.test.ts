@@ -3,6 +3,8 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   chmodSync,
+  existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -140,7 +142,7 @@ describe('login and why', () => {
     assert.deepEqual(users, parse(OLD).users, 'the cluster takes the same user as before');
     assert.deepEqual(contexts, [
       parse(OLD).contexts[0],
-      { name: 'isthmus-acme', context: { cluster: 'isthmus-acme', user: 'me' } },
+      { name: 'isthmus-acme', context: { cluster: 'isthmus-acme', user: 'me', namespace: 'web' } },
     ]);
     const { server, 'proxy-url': proxy, 'certificate-authority-data': data } = clusters[1].cluster;
     assert.equal(server, 'https://10.0.0.1:6443');
@@ -149,6 +151,70 @@ describe('login and why', () => {
     assert.equal(Buffer.from(data, 'base64').toString().trim(), pems.join('\n'));
     await login(...token, '--from', 'home');
     assert.equal(written().clusters.length, 2, 'a second login changes its own entries');
+  });
+
+  it('merges the files of KUBECONFIG as kubectl does, and changes each where it is', async () => {
+    const at = (name: string) => join(dir, 'merged', name);
+    mkdirSync(at('b'), { recursive: true });
+    // Each file names others relative to itself.
+    for (const name of ['b/cluster-ca.pem', 'cluster-ca.pem'])
+      writeFileSync(at(name), readFileSync(join(dir, 'cluster-ca.pem')));
+    const other = OLD.replaceAll('home', 'away').replace('10.0.0.1', '10.0.0.2');
+    const config = (text: string, left: readonly string[]) =>
+      JSON.stringify({ ...parse(text), ...Object.fromEntries(left.map((each) => [each, undefined])) });
+    // The context is in one file, and its cluster and user in another.
+    writeFileSync(at('a'), config(OLD, ['clusters', 'users', 'current-context']));
+    writeFileSync(at('b/config'), config(OLD.replace('token: own', 'token: secret-1'), ['contexts']));
+    writeFileSync(at('c'), config(other, []));
+    const env = { KUBECONFIG: ['none', 'a', 'b/config', 'c', 'a'].map(at).join(':') };
+    const asked = async (...args: string[]) => {
+      const terminal = new TestTerminal(args, { env });
+      return { status: await run(terminal), out: terminal.stdout, err: terminal.stderr };
+    };
+    const { out, status, err } = await asked('login', 'acme', '--gateway', pair.url, ...token);
+    assert.equal(status, EXIT.good, err);
+    assert.ok(out.includes(`to ${at('a')}, and made it current`), out);
+    const [a, b, c] = ['a', 'b/config', 'c'].map((name) => parse(readFileSync(at(name), 'utf8')));
+    assert.deepEqual(
+      [
+        a.clusters[0].cluster.server,
+        a['current-context'],
+        a.contexts.length,
+        b['current-context'],
+        c['current-context'],
+      ],
+      ['https://10.0.0.1:6443', 'isthmus-acme', 2, 'home', 'away'],
+    );
+    assert.equal(
+      (await asked('login', 'acme', '--gateway', pair.url, ...token, '--from', 'away', '--as', 'home')).status,
+      EXIT.good,
+    );
+    const [again, base] = ['a', 'b/config'].map((name) => parse(readFileSync(at(name), 'utf8')));
+    assert.equal(again.contexts.find(({ name }: { name: string }) => name === 'home').context.cluster, 'home');
+    assert.equal(base.clusters[0].cluster.server, 'https://10.0.0.2:6443', 'the entry stays in its file');
+    assert.equal(existsSync(at('none')), false);
+    if (spawnSync('kubectl', ['version', '--client']).status !== 0) return;
+    const view = spawnSync('kubectl', ['config', 'view', '--minify', '-o', 'json'], {
+      env: { ...process.env, ...env },
+    });
+    assert.equal(JSON.parse(view.stdout.toString()).clusters[0].cluster.server, 'https://10.0.0.2:6443');
+  });
+
+  it('writes a kubeconfig that is a mount in place, because nothing can replace it', async (t) => {
+    const [file, mounted] = [join(dir, 'outside'), join(dir, 'mounted')];
+    for (const each of [file, mounted]) writeFileSync(each, OLD);
+    const line = [process.execPath, main, 'login', 'acme', '--gateway', pair.url, ...token, '--kubeconfig', mounted];
+    // A mount of this shell's own, which goes with it.
+    const script = 'mount --bind "$0" "$1" || exit 77; shift; exec "$@"';
+    const { status, stderr } = spawnSync('unshare', ['-m', 'sh', '-c', script, file, mounted, ...line]);
+    if (status === null || status === 77) return t.skip('no mounts here');
+    assert.equal(status, EXIT.good, stderr.toString());
+    assert.equal(parse(readFileSync(file, 'utf8'))['current-context'], 'isthmus-acme');
+    assert.equal(readFileSync(mounted, 'utf8'), OLD);
+    assert.deepEqual(
+      readdirSync(dir).filter((name) => /\.(tmp|lock)$/.test(name)),
+      [],
+    );
   });
 
   it('keeps a token of the plane from the API server, and leaves no other file behind', async () => {
@@ -341,6 +407,13 @@ describe('login and why', () => {
     const [code] = await once(child, 'close');
     assert.deepEqual([code, said], [EXIT.good, 'your code?\n'], 'its user sees what it asks, and answers');
     assert.match(written().clusters[0].cluster['proxy-url'], /:\/\/acme:secret-3@/);
+    prints('{"status": ');
+    const malformed = await isthmus(...exec.args);
+    assert.equal(malformed.status, EXIT.wrong);
+    assert.match(
+      malformed.err,
+      /^isthmus: .*print-token printed no token: what begins as an ExecCredential is no JSON\n$/,
+    );
     prints('');
     const failed = await isthmus(...exec.args);
     assert.deepEqual([failed.status, failed.out], [EXIT.wrong, '']);

@@ -57,8 +57,8 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     if (gateway.protocol !== 'https:')
       throw usage('--gateway: want https://, since gateways take tokens over TLS only');
     if ((options.tokenFile === undefined) === (run.length === 0)) throw usage('give --token-file FILE, or -- COMMAND');
-    const path = await Kubeconfig.locate(terminal, options.kubeconfig);
-    const base = options.server === undefined ? await baseOf(await Kubeconfig.read(path), options.from) : undefined;
+    const paths = Kubeconfig.locate(terminal, options.kubeconfig);
+    const base = options.server === undefined ? await baseOf(Kubeconfig.read(paths), options.from) : undefined;
     if (base?.insecure)
       throw usage(
         `context ${base.context} has insecure-skip-tls-verify: nobody would check the gateway, to which the token goes. Give --server and --cluster-ca, or --from a context with a CA`,
@@ -68,18 +68,24 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     const cluster = await clusterOf(options, base, proxyUrl(gateway, tenant, token));
     const planesOwn = await isPlanesOwn(token);
     const forServer = planesOwn ? {} : { token };
-    const own = run.length > 0 ? { exec: plugin(name, path, run) } : base ? undefined : forServer;
-    await Kubeconfig.change(path, (config) => {
+    const isOwn = run.length > 0 || !base;
+    const changed = await Kubeconfig.change(paths, (config) => {
       config.put('clusters', name, cluster);
-      if (own) config.put('users', name, { token: undefined, exec: undefined, ...own });
-      config.put('contexts', name, { cluster: name, user: own ? name : base?.user });
+      config.put('contexts', name, {
+        cluster: name,
+        user: isOwn ? name : base?.user,
+        ...(base?.namespace !== undefined && { namespace: base.namespace }),
+      });
+      const own = run.length > 0 ? { exec: plugin(name, fileOf(config, name), run) } : forServer;
+      if (isOwn) config.put('users', name, { token: undefined, exec: undefined, ...own });
       config.currentContext = name;
     });
+    const path = fileOf(changed, name);
     if (base?.serverName)
       output.remark(
         `the cluster has tls-server-name: client-go wants ${base.serverName} in the gateway's certificate too`,
       );
-    if (own && planesOwn)
+    if (isOwn && planesOwn)
       output.remark(
         `the API server does not know this token, so user ${name} needs a credential of its own: kubectl config set-credentials ${name} --token=TOKEN`,
       );
@@ -91,6 +97,11 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     return EXIT.good;
   },
 });
+
+/** The file of a written context's cluster, which `isthmus credential` changes. */
+function fileOf(config: Kubeconfig, name: string): string {
+  return config.entry('clusters', name)?.path ?? config.path;
+}
 
 /** The context that names the cluster to go to. */
 async function baseOf(config: Kubeconfig, from = config.currentContext): Promise<KubeContext> {
@@ -157,13 +168,13 @@ export const credential = command({
   asksNobody: () => true,
   async run({ args, options, terminal }: Call<Pick<Options, 'kubeconfig'>>) {
     const [context, run] = args as unknown as [string, readonly string[]];
-    const path = await Kubeconfig.locate(terminal, options.kubeconfig);
-    const { cluster, proxy } = await kubeContext(await Kubeconfig.read(path), context);
+    const paths = Kubeconfig.locate(terminal, options.kubeconfig);
+    const { cluster, proxy } = await kubeContext(Kubeconfig.read(paths), context);
     if (!proxy) throw usage(`context ${context} has no proxy-url: isthmus login writes it`);
     const { token, expires } = await tokenFrom(run);
     if (decodeURIComponent(proxy.password) !== token) {
       const renewed = proxyUrl(proxy, decodeURIComponent(proxy.username), token);
-      await Kubeconfig.change(path, (config) => config.put('clusters', cluster, { 'proxy-url': renewed }));
+      await Kubeconfig.change(paths, (config) => config.put('clusters', cluster, { 'proxy-url': renewed }));
     }
     const status = { token, ...(expires !== undefined && { expirationTimestamp: expires }) };
     terminal.out(
@@ -209,9 +220,18 @@ async function printedToken(run: readonly string[]): Promise<Token> {
     throw new Failure(EXIT.wrong, `${program} printed no token: ${why}`);
   });
   if (!text.startsWith('{')) return expiring(checked(text, program));
-  const { status } = JSON.parse(text) as { status?: { token?: string; expirationTimestamp?: string } };
-  const token = checked(status?.token ?? '', program);
-  return status?.expirationTimestamp === undefined ? expiring(token) : { token, expires: status.expirationTimestamp };
+  const { token: given, expirationTimestamp: expires } = statusIn(text, program);
+  const token = checked(typeof given === 'string' ? given : '', program);
+  return typeof expires === 'string' ? { token, expires } : expiring(token);
+}
+
+/** The status of an ExecCredential. */
+function statusIn(text: string, program: string): { readonly token?: unknown; readonly expirationTimestamp?: unknown } {
+  try {
+    return (JSON.parse(text) as { status?: object | null }).status ?? {};
+  } catch {
+    throw new Failure(EXIT.wrong, `${program} printed no token: what begins as an ExecCredential is no JSON`);
+  }
 }
 
 /** Runs a command that may ask its user: its standard input and error are this program's. Returns what it printed. */

@@ -72,7 +72,7 @@ async function gatewayOf(call: Call<Options>) {
     const unused = ['--token-file', '--ca', '--cert', '--key', '--tenant'].find(call.given);
     if (unused !== undefined)
       throw usage(`${unused} goes with --gateway: a context has its own token, CA, certificate and tenant`);
-    const config = await Kubeconfig.read(await Kubeconfig.locate(terminal, options.kubeconfig));
+    const config = Kubeconfig.read(Kubeconfig.locate(terminal, options.kubeconfig));
     const context = await kubeContext(config, options.context);
     if (!context.proxy) throw usage(`context ${context.context} has no proxy-url: isthmus login, or --gateway URL`);
     return { ...context, proxy: context.proxy };

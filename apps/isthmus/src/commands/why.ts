@@ -27,7 +27,7 @@ export const why = command({
   ],
   asksNobody: () => true,
   async run({ options, output, terminal }: Call<{ readonly kubeconfig?: string }>) {
-    const config = await Kubeconfig.read(await Kubeconfig.locate(terminal, options.kubeconfig));
+    const config = Kubeconfig.read(Kubeconfig.locate(terminal, options.kubeconfig));
     const context = await kubeContext(config, options.context);
     const signal = AbortSignal.any([terminal.interrupted, AbortSignal.timeout(options.timeout)]);
     const steps = await stepsOf(context, signal);
