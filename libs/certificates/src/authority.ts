@@ -121,7 +121,7 @@ export class CertificateAuthority {
       signingAlgorithm: ALGORITHM,
       signingKey: this.#keys.privateKey,
     });
-    return x509.PemConverter.encode(list.rawData, 'X509 CRL');
+    return pemText(x509.PemConverter.encode(list.rawData, 'X509 CRL'));
   }
 
   async #sign(
@@ -182,7 +182,7 @@ function nameOf(commonName: string): string {
 }
 
 async function privateKeyPem({ privateKey }: webcrypto.CryptoKeyPair): Promise<string> {
-  return x509.PemConverter.encode(await crypto.subtle.exportKey('pkcs8', privateKey), 'PRIVATE KEY');
+  return pemText(x509.PemConverter.encode(await crypto.subtle.exportKey('pkcs8', privateKey), 'PRIVATE KEY'));
 }
 
 function newKeys(): Promise<webcrypto.CryptoKeyPair> {
@@ -200,6 +200,10 @@ function validity(validMs: number, notBeforeMs = -2 * HOUR_MS): { notBefore: Dat
 }
 
 /** With a line's end, so that `cat` makes a bundle of two. */
+function pemText(pem: string): string {
+  return `${pem.trimEnd()}\n`;
+}
+
 function pemOf(certificate: x509.X509Certificate): string {
-  return `${certificate.toString('pem')}\n`;
+  return pemText(certificate.toString('pem'));
 }

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
-import { readProxyHeader } from './addresses.ts';
+import { addressOf, readProxyHeader, remoteOf } from './addresses.ts';
 import { binaryHeader } from './testing.ts';
 
 const REST = Buffer.from('GET / HTTP/1.1\r\n\r\n');
@@ -59,3 +61,15 @@ const BAD: readonly (readonly [name: string, bytes: Buffer])[] = [
 for (const [name, bytes] of BAD) {
   test(`${name} is refused`, () => assert.throws(() => readProxyHeader(bytes), /header of the PROXY protocol/));
 }
+
+test('an IPv4 peer of a dual-stack listener has an IPv4 address', async (t) => {
+  const server = createServer().listen(0, '::');
+  t.after(() => server.close());
+  await once(server, 'listening');
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  t.after(() => client.destroy());
+  const [socket] = (await once(server, 'connection')) as [Socket];
+  t.after(() => socket.destroy());
+  assert.equal(socket.remoteAddress, '::ffff:127.0.0.1');
+  assert.deepEqual([addressOf(socket), remoteOf(socket)], ['127.0.0.1', `127.0.0.1:${client.localPort}`]);
+});

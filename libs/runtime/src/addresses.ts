@@ -26,13 +26,18 @@ export function bytesFrom(socket: Socket): number {
 
 /** The address of the other side; behind a load balancer with the PROXY protocol, the true one. Undefined on a unix socket. */
 export function addressOf(socket: Socket): string | undefined {
-  return headers.get(socket)?.source?.address ?? socket.remoteAddress;
+  return unmapped(headers.get(socket)?.source?.address ?? socket.remoteAddress);
+}
+
+/** An IPv4 address as such: a dual-stack listener sees `::ffff:10.0.0.1`. */
+function unmapped<T extends string | undefined>(address: T): T | string {
+  return address?.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address;
 }
 
 /** `host:port` of the other side, as `addressOf`; or `uds`. */
 export function remoteOf(socket: Socket): string {
   const { address, port } = headers.get(socket)?.source ?? { address: socket.remoteAddress, port: socket.remotePort };
-  return address ? `${address}:${port}` : 'uds';
+  return address ? `${unmapped(address)}:${port}` : 'uds';
 }
 
 /** The addresses that this machine has now. */
@@ -74,7 +79,7 @@ export function addressBytes(text: string): Buffer | undefined {
 
 /** Returns the source of an address, which limits count. */
 export function sourceOf(address: string): string {
-  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
+  const plain = unmapped(address).replace(/%.*$/, '');
   if (isIP(plain) !== 6) return plain;
   const bytes = addressBytes(plain) as Buffer;
   const groups = Array.from({ length: RUNTIME.sourceIpv6Groups }, (_, group) =>
@@ -97,7 +102,7 @@ interface ProxiedOptions {
 export function proxied({ networks, take, refused }: ProxiedOptions): (socket: Socket) => void {
   let waiting = 0;
   return (socket) => {
-    const from = (socket.remoteAddress ?? '').replace(/^::ffff:(?=\d+\.)/i, '');
+    const from = unmapped(socket.remoteAddress ?? '');
     if (!networks.check(from, isIPv6(from) ? 'ipv6' : 'ipv4')) return take(socket);
     let seen: Buffer | undefined;
     waiting++;

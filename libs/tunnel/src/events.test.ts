@@ -58,7 +58,6 @@ test('refusals are reported, except those of announced probes', () => {
   const error = new Error('no certificate');
   probe('127.0.0.1:4000');
   refused('agents', '127.0.0.1:4000', error);
-  refused('agents', '::ffff:127.0.0.1:4000', error);
   refused('agents', '127.0.0.1:4001', error);
   refused('agents', 'gone', error);
   assert.deepEqual(told, ['agents 127.0.0.1:4001', 'agents gone']);

@@ -317,15 +317,10 @@ export function unlessProbed(heard: Heard<'refused'>): {
     probe(remote) {
       const [oldest] = expected.keys();
       if (expected.size >= TUNNEL.probes && oldest !== undefined) expected.delete(oldest);
-      expected.set(plain(remote), performance.now() + TUNNEL.probeMs);
+      expected.set(remote, performance.now() + TUNNEL.probeMs);
     },
     refused(where, remote, error) {
-      if ((expected.get(plain(remote)) ?? 0) < performance.now()) heard(where, remote, error);
+      if ((expected.get(remote) ?? 0) < performance.now()) heard(where, remote, error);
     },
   };
-}
-
-/** Removes the IPv4-mapped prefix: a dual-stack listener sees IPv4 peers as `::ffff:10.0.0.1`. */
-function plain(remote: string): string {
-  return remote.replace(/^::ffff:/i, '');
 }

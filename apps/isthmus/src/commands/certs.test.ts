@@ -48,6 +48,8 @@ describe('make', () => {
         'admin-server',
         'admin-operator',
       ];
+      // Two that are joined are one bundle: Go, Python and Node read none whose lines run together.
+      for (const name of readdirSync(dir)) assert.match(read(name).toString(), /-----END [A-Z ]+-----\n$/, name);
       const authorities = ['callers', 'agents', 'peers', 'admin'].map(
         (party) => new X509Certificate(read(`${party}-ca.pem`)),
       );
