@@ -112,7 +112,7 @@ export function cutsIn(answers: readonly CutsOfMember[]): PlaneCut[] {
 }
 
 /** Cuts of one cause. */
-export interface CutGroup {
+interface CutGroup {
   readonly by: string;
   /** What ended or failed: `agent agent-7`, or the name of the gateway or hold that cut. */
   readonly what: string;

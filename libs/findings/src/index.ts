@@ -1,5 +1,5 @@
 export { FINDINGS } from './defaults.ts';
-export { adviceFor, type CutGroup, cutsIn, groupsOfCuts, OWN_HEALTH_PORT, ofDial } from './dials.ts';
+export { adviceFor, cutsIn, groupsOfCuts, OWN_HEALTH_PORT, ofDial } from './dials.ts';
 export type {
   Dial,
   Evidence,
