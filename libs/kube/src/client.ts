@@ -171,9 +171,12 @@ export class KubeClient implements Disposable {
 /** The queue is longer than the deadline, so a retry is useless. */
 class RateExceeded extends Error {}
 
+/** The answer is longer than `KUBE.bodyBytes`. Ask for less. */
+export class AnswerTooLong extends Error {}
+
 /** Returns how long to wait before a retry, in milliseconds, or undefined if a retry is useless. */
 function retryDelay(error: unknown, backoff: Backoff): number | undefined {
-  if (error instanceof RateExceeded) return undefined;
+  if (error instanceof RateExceeded || error instanceof AnswerTooLong) return undefined;
   if (!(error instanceof KubeStatusError)) return backoff.next();
   // As in client-go: 429 and 5xx are retried only if the server says when.
   if (error.status !== 429 && error.status < 500) return undefined;
@@ -340,5 +343,6 @@ async function exchange(pool: ConnectionPool, call: KubeCall, signal: AbortSigna
 }
 
 async function textOf(response: IncomingMessage): Promise<string> {
-  return (await wholeOf(response, KUBE.bodyBytes)).toString();
+  const tooLong = () => new AnswerTooLong(`the answer is longer than ${KUBE.bodyBytes} bytes`);
+  return (await wholeOf(response, KUBE.bodyBytes, tooLong)).toString();
 }

@@ -40,6 +40,16 @@ export const KUBE = {
   watchRetryFirstMs: 500,
   /** The longest pause between watches that fail. */
   watchRetryCapMs: 30_000,
+  /** Objects in a page of a list. Secrets have 1 MiB at most, and an answer 32 MiB: a hundred of them that are full are asked for in fewer. */
+  pageObjects: 250,
+  /** How often objects that are watched are listed again, so that a deletion that no watch has told of is noticed. */
+  relistMs: 3_600_000,
+  /** Without an event for this long, a watch of objects is opened again: the API server sends bookmarks every minute. */
+  objectsIdleMs: 150_000,
+  /** How long a lease of which one program holds the only one lasts without a renewal, in seconds. Then another takes it. */
+  leaderSeconds: 15,
+  /** The interval between renewals of that lease, and between looks at it by the others. */
+  leaderRenewMs: 5000,
   /** How often an agent writes the deletion cost of its pod at most. A change of its tunnels in between is written then. */
   deletionCostMs: 60_000,
   /** How long an agent that ends may take to write an event about it: less than a program takes to close. */

@@ -1,6 +1,15 @@
-export { type KubeClient, kubeClient } from './client.ts';
-export { inClusterConnection, kubeconfigFile } from './connection.ts';
+export { type KubeClient, KubeStatusError, kubeClient } from './client.ts';
+export { inClusterConnection, type KubeConnectionSource, kubeconfigFile } from './connection.ts';
+export { leaderLease } from './leader.ts';
+export { periodic } from './lease.ts';
 export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';
 export { type LeaseCollectionObserver, leaseHolder } from './lease-holder.ts';
+export {
+  compareVersions,
+  followObjects,
+  type KubeObject,
+  type ObjectObserver,
+  objectName,
+} from './objects.ts';
 export { cutEvent, deletionCost, podOf } from './pod.ts';
 export { TokenReviews, type TokenVerdict, tokenAuthenticator } from './token-reviews.ts';

@@ -1,0 +1,142 @@
+import { Backoff } from '@isthmus/runtime';
+import { AnswerTooLong, type KubeClient, KubeStatusError } from './client.ts';
+import { KUBE } from './defaults.ts';
+import { periodic } from './lease.ts';
+
+/** What every object of the API has, and all that is known of one here. */
+export interface KubeObject {
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly uid?: string;
+    readonly resourceVersion?: string;
+    readonly generation?: number;
+    readonly creationTimestamp?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+}
+
+/** What happens to the objects of one kind. A list that lacks an object is no event of it: only the API server says that one was deleted. */
+export interface ObjectObserver<T extends KubeObject> {
+  /** Called for each object of a list, and for each that is created or changed. */
+  seen(object: T): void;
+  deleted(object: T): void;
+  /** Called at the end of a list that is complete: it has been `seen` as a whole. @param version of the list */
+  listed(version: string, names: ReadonlySet<string>): void;
+  /** Called when a list or a watch has failed. The kind is tried again. */
+  failed(error: Error): void;
+}
+
+export interface FollowedKind {
+  /** `/apis/isthmus.dev/v1alpha1/tenants` */
+  readonly path: string;
+  readonly labelSelector?: string;
+}
+
+interface List<T> {
+  readonly metadata?: { readonly resourceVersion?: string; readonly continue?: string };
+  readonly items?: readonly T[];
+}
+
+interface WatchEvent<T> {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  readonly object: T & { readonly code?: number; readonly reason?: string; readonly message?: string };
+}
+
+/** The name of an object in its kind: `NAMESPACE/NAME`. */
+export function objectName({ metadata: { namespace = '', name } }: KubeObject): string {
+  return `${namespace}/${name}`;
+}
+
+/** -1, 0 or 1 as one version is older or newer than another. Versions of one kind are numbers that grow (KEP-5504). */
+export function compareVersions(one: string, other: string): number {
+  if (!/^\d+$/.test(one) || !/^\d+$/.test(other)) return 0;
+  const [a, b] = [BigInt(one), BigInt(other)];
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/**
+ * Follows the objects of one kind: lists them in pages, then watches from there. A watch that ends goes on where it was; what the API server
+ * no longer has (410), or has no longer (an older etcd), is listed again, and so is everything from time to time.
+ * @returns what ends it
+ */
+export function followObjects<T extends KubeObject>(
+  client: KubeClient,
+  kind: FollowedKind,
+  observer: ObjectObserver<T>,
+): AsyncDisposable {
+  const backoff = new Backoff(KUBE.watchRetryFirstMs, KUBE.watchRetryCapMs);
+  /** What has been seen up to; undefined if all is to be listed. */
+  let version: string | undefined;
+  let listedAt = 0;
+  const selected = kind.labelSelector === undefined ? {} : { labelSelector: kind.labelSelector };
+
+  const pageOf = (query: Readonly<Record<string, string>>, signal: AbortSignal) =>
+    client.request<List<T>>({ method: 'GET', path: kind.path, query, signal });
+
+  const list = async (signal: AbortSignal) => {
+    const names = new Set<string>();
+    const at = performance.now();
+    let query: Record<string, string> = selected;
+    let limit = KUBE.pageObjects;
+    for (;;) {
+      const page = await pageOf({ ...query, limit: String(limit) }, signal).catch((error: Error) => {
+        if (!(error.cause instanceof AnswerTooLong) || limit === 1) throw error;
+        limit = Math.ceil(limit / 8);
+      });
+      if (!page) continue;
+      const { items = [], metadata = {} } = page;
+      for (const item of items) {
+        names.add(objectName(item));
+        observer.seen(item);
+      }
+      if (!metadata.continue) {
+        version = metadata.resourceVersion ?? '';
+        listedAt = at;
+        return observer.listed(version, names);
+      }
+      query = { ...query, continue: metadata.continue };
+    }
+  };
+
+  const apply = ({ type, object }: WatchEvent<T>) => {
+    if (type === 'ERROR') throw new WatchEnded(`${object.code ?? ''} ${object.reason ?? ''} ${object.message ?? ''}`);
+    const next = object.metadata.resourceVersion ?? '';
+    if (compareVersions(next, version ?? '') < 0) throw new WatchEnded(`version ${next} follows ${version}`);
+    version = next;
+    if (type === 'DELETED') observer.deleted(object);
+    else if (type !== 'BOOKMARK') observer.seen(object);
+  };
+
+  const watch = async (signal: AbortSignal) => {
+    const query = { ...selected, resourceVersion: version ?? '', allowWatchBookmarks: 'true' };
+    const lengthMs = Math.max(1000, Math.min(KUBE.watchMs, listedAt + KUBE.relistMs - performance.now()));
+    const events = client.watch<WatchEvent<T>>(
+      { method: 'GET', path: kind.path, query, signal },
+      { signal, lengthMs, idleMs: KUBE.objectsIdleMs, onOpen: () => backoff.reset() },
+    );
+    for await (const event of events) apply(event);
+  };
+
+  return periodic(
+    async (signal) => {
+      if (version === undefined || performance.now() - listedAt >= KUBE.relistMs) await list(signal);
+      await watch(signal);
+      return KUBE.watchRetryFirstMs;
+    },
+    (error) => {
+      // The API server knows better, if it answers: it may have forgotten this version, or never had it.
+      if (error instanceof KubeStatusError || error instanceof WatchEnded) version = undefined;
+      observer.failed(error as Error);
+      return backoff.next();
+    },
+  );
+}
+
+/** The API server ended a watch with an error, usually 410: what was listed is too old to watch from. */
+class WatchEnded extends Error {
+  constructor(why: string) {
+    super(`the watch ended: ${why.trim()}`);
+  }
+}
