@@ -6,9 +6,10 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { tenantSchemaJson } from '../libs/admission/src/json-schema.ts';
+import { tenantSchema, tenantSchemaJson } from '../libs/admission/src/json-schema.ts';
 import { flagsMarkdown } from '../libs/flags/src/help.ts';
 import { metricsMarkdown } from '../libs/telemetry/src/metrics/markdown.ts';
+import { tenantCrd } from '../libs/tenants-sync/src/crd.ts';
 import { stamped } from './lib/version.mjs';
 import { filesBelow, ROOT } from './lib/workspace.mjs';
 
@@ -82,6 +83,7 @@ for (const [page, sections] of Object.entries(SECTIONS)) {
   wanted.set(page, text.slice(0, text.indexOf('\n## ') + 1) + sections());
 }
 wanted.set('docs/tenant.schema.json', await tenantSchemaJson());
+wanted.set('k8s/crd/tenants.yaml', tenantCrd(tenantSchema()));
 for (const [copy, source] of COPIES) wanted.set(copy, textOf(source));
 for (const [path, text] of generate()) wanted.set(path, text);
 

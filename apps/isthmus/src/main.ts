@@ -5,6 +5,11 @@ if (process.argv[2] === 'hold') {
   process.argv.splice(2, 1);
   const { runHold } = await import('./hold/hold.ts');
   await runHold();
+} else if (process.argv[2] === 'tenants' && process.argv[3] === 'sync') {
+  // So does this one, beside a gateway or hub.
+  process.argv.splice(2, 2);
+  const { runSync } = await import('@isthmus/tenants-sync');
+  await runSync();
 } else {
   const [{ printable }, { EXIT }, { run }, { processTerminal }] = await Promise.all([
     import('@isthmus/runtime'),

@@ -9,6 +9,10 @@ export const ADMISSION = {
   bundlesPollMs: 4000,
   /** The most files of --tenants-dir. More would not load within 20 s; further ones are named as a problem. */
   tenantFiles: 10_000,
+  /** A sync that has not written its report for this long is taken for dead. It writes it every minute. */
+  syncSilentMs: 300_000,
+  /** The largest report of a sync. A fault of one object takes some 200 bytes. */
+  syncReportBytes: 4 * 1024 * 1024,
   /** The largest tenant's file. */
   tenantFileBytes: 256 * 1024,
   /** The largest file that a tenant's file names. */

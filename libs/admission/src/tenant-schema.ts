@@ -15,7 +15,11 @@ const text = v.pipe(
 const name = v.pipe(text, v.check(isName, 'expected at most 264 characters, and only what can be printed'));
 
 /** A path. One that is not absolute is relative to the tenant's file. */
-const path = v.pipe(text, v.description('A file. A relative path starts from the directory of this file.'));
+const path = v.pipe(
+  text,
+  v.metadata({ file: true }),
+  v.description('A file. A relative path starts from the directory of this file.'),
+);
 
 /** A tenant's name, as it stands in metrics, logs and SPIFFE IDs. */
 const tenantName = v.pipe(
@@ -415,9 +419,15 @@ const expiryGraceSeconds = described(
   'How long a connection may go on after the certificate or token that opened it has expired. New connections need a valid one. Default: 0.',
 );
 
+const origin = described(
+  v.strictObject({ kind: name, namespace: name, name }),
+  'The Kubernetes object that isthmus tenants sync has made this file of.',
+);
+
 /** The shape of a tenant's file. docs/tenant.schema.json is made of it. */
 export const tenantFile = v.strictObject({
   tenant: described(tenantName, "The tenant's name, unique in the plane."),
+  source: v.exactOptional(origin),
   server: v.exactOptional(server),
   agents: v.exactOptional(described(list(agent), 'How agents prove that they are of this tenant; any one is enough.')),
   claims: v.exactOptional(claims),

@@ -3,6 +3,7 @@ import { extname, join, resolve } from 'node:path';
 import { setImmediate as tick } from 'node:timers/promises';
 import { type Content, CredentialCache, readIfChanged } from './credential-files.ts';
 import { ADMISSION } from './defaults.ts';
+import { type ReadReport, readReport, SYNC_REPORT } from './sync-report.ts';
 import { type ReadFile, readTenantFile } from './tenant-file.ts';
 import { type FileProblems, type TenantSource, Tenants, type TenantsChange } from './tenants.ts';
 
@@ -38,6 +39,8 @@ export class TenantsDir {
   readonly #credentials: CredentialCache;
   #files = new Map<string, Known>();
   #unreadable: FileProblems[] = [];
+  /** What isthmus tenants sync says of its objects, if it writes this directory. */
+  #synced: Content<ReadReport> | undefined;
   /** The problems that were reported last. */
   #reported = '';
   #timer: NodeJS.Timeout | undefined;
@@ -55,7 +58,7 @@ export class TenantsDir {
   }
 
   get problems(): readonly FileProblems[] {
-    return [...this.#unreadable, ...this.tenants.problems];
+    return [...this.#unreadable, ...this.tenants.problems, ...(this.#synced?.value(Date.now()) ?? [])];
   }
 
   /**
@@ -91,6 +94,7 @@ export class TenantsDir {
     clearTimeout(this.#timer);
     try {
       const same = await this.#readFiles(await this.#names());
+      if (!this.#options.only) this.#readReport();
       if (this.#closed) return;
       if (same) return this.#report();
       const change = this.tenants.update(new Map([...this.#files].map(([name, { source }]) => [name, source])));
@@ -136,6 +140,16 @@ export class TenantsDir {
     this.#files = files;
     this.#unreadable = unreadable;
     return files.size === before.size && [...files].every(([name, known]) => before.get(name) === known);
+  }
+
+  #readReport(): void {
+    const path = join(this.#options.dir, SYNC_REPORT);
+    try {
+      const read = (content: Buffer) => readReport(content.toString());
+      this.#synced = readIfChanged(path, ADMISSION.syncReportBytes, this.#synced, read);
+    } catch {
+      this.#synced = undefined;
+    }
   }
 
   async #readFile(path: string, before: Known | undefined): Promise<Known> {

@@ -115,6 +115,12 @@ export class Tenants {
   readonly #passwords = new Map<string, string>();
   #takeTokens = 0;
   readonly #authorities = { agent: new AuthorityIndex(), caller: new AuthorityIndex() };
+  readonly #order: (one: string, other: string) => number;
+
+  /** @param order which of two new files takes what both claim: the first. Default: by name */
+  constructor(order: (one: string, other: string) => number = (one, other) => (one < other ? -1 : 1)) {
+    this.#order = order;
+  }
 
   get all(): Iterable<Tenant> {
     return this.#byName.values();
@@ -268,10 +274,10 @@ export class Tenants {
       );
   }
 
-  /** Files that were in force keep what they claim; among new ones the first by name wins. */
+  /** Files that were in force keep what they claim; among new ones the first in order wins. */
   readonly #inForceFirst = ({ path: a }: Candidate, { path: b }: Candidate): number => {
     const rank = (path: string) => (this.#entries.get(path)?.tenant ? 0 : 1);
-    return rank(a) - rank(b) || (a < b ? -1 : 1);
+    return rank(a) - rank(b) || this.#order(a, b);
   };
 }
 

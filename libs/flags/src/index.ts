@@ -21,12 +21,14 @@ export {
   type HoldValues,
   type HubValues,
   isthmusHold,
+  isthmusTenantsSync,
   listenersOf,
   PROGRAMS,
   type ProgramFlags,
   proxyAgent,
   proxyServer,
   type ServerValues,
+  type SyncValues,
   serverFlags,
 } from './programs.ts';
 export { readDuration } from './syntax.ts';

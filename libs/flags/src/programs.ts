@@ -8,6 +8,7 @@ import * as common from './topics/common.ts';
 import { destinations, directDials, parseDestinations, parseDirect } from './topics/destinations.ts';
 import * as plane from './topics/plane.ts';
 import * as server from './topics/server.ts';
+import * as sync from './topics/sync.ts';
 import * as tls from './topics/tls.ts';
 
 /** The flags of a program. */
@@ -120,6 +121,17 @@ const holdFlags = {
   ...common.logging,
   ...common.about,
 };
+
+const syncFlags = {
+  ...sync.tenantsSync,
+  'health-port': { ...server.serverPorts['health-port'], initial: 8097 },
+  'health-bind-address': server.serverPorts['health-bind-address'],
+  ...common.kubeconfig,
+  ...common.logging,
+  ...common.about,
+};
+
+export type SyncValues = Values<typeof syncFlags>;
 
 export type HoldValues = Values<typeof holdFlags>;
 
@@ -246,6 +258,17 @@ export const isthmusHold = program(
   callers.checkHold,
   common.checkResume,
   tls.checkTlsPolicy,
+  common.checkLogging,
+);
+
+export const isthmusTenantsSync = program(
+  {
+    name: 'isthmus tenants sync',
+    summary: "Writes tenants' files of objects of a Kubernetes API, and of what they name, and follows what changes.",
+    flags: syncFlags,
+  },
+  sync.checkSync,
+  common.checkKubeconfig,
   common.checkLogging,
 );
 

@@ -1,0 +1,57 @@
+import { checkTlsFiles } from '../files.ts';
+import { duration, FlagError, ownTopic, string, strings, type Values } from '../flag.ts';
+
+const FROM = ['cluster-api', 'kamaji'] as const;
+
+export const tenantsSync = ownTopic('Tenants', {
+  'tenants-dir': string(
+    '',
+    "Directory to write: that of a gateway or hub beside this program. It is this program's own, and is created if it is missing.",
+  ),
+  out: string('', 'The same, where nobody reads the directory here.'),
+  from: strings(
+    [],
+    'Objects that become tenants beside Tenant objects: cluster-api (Cluster, also of k0smotron) and kamaji (TenantControlPlane), if they have the label or annotation isthmus.dev/plane.',
+  ),
+  plane: string(
+    'isthmus',
+    'Name of the plane, in the label isthmus.dev/plane of objects and of the secrets that they name.',
+  ),
+  namespace: string('', 'The only namespace to read. Empty for all.'),
+  grace: duration(
+    300_000,
+    'How long a tenant stays after its object is deleted. An annotation of the object, isthmus.dev/remove: now, lets it end at once.',
+  ),
+  'agent-namespace': string('kube-system', "Namespace of the service account of a cluster's agents, for --from."),
+  'agent-service-account': string('konnectivity-agent', 'Name of that service account.'),
+  'authentication-audience': string('system:konnectivity-server', 'Audience of its tokens.'),
+  'status-namespace': string(
+    '',
+    "Namespace of the Lease by which one of several such programs writes the objects' status. Empty: this one writes none.",
+  ),
+  member: string(
+    '127.0.0.1:8095',
+    'Admin port of a gateway or hub that says how many agents a tenant has, for the status. A gateway knows those of the whole plane. Empty: nobody is asked.',
+  ),
+  'member-ca-cert': string(
+    '',
+    'CA certificates that the certificate of --member must chain to (PEM). With it, --member is asked by TLS.',
+  ),
+  'member-cert': string('', 'Certificate to show to --member (PEM, with its chain).'),
+  'member-key': string('', 'Private key of --member-cert (PEM).'),
+});
+
+type Flags = Values<typeof tenantsSync>;
+
+export function checkSync(flags: Flags): void {
+  const { 'tenants-dir': dir, out, from, plane, member } = flags;
+  if ((dir === '') === (out === '')) throw new FlagError('tenants-dir', 'must be set, or --out, and not both');
+  const foreign = from.find((each) => !(FROM as readonly string[]).includes(each));
+  if (foreign !== undefined)
+    throw new FlagError('from', `bad kind ${JSON.stringify(foreign)}: want ${FROM.join(' or ')}`);
+  if (!/^[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$/.test(plane))
+    throw new FlagError('plane', `bad name ${JSON.stringify(plane)}: want the value of a label`);
+  if (member !== '' && !/^\S+:\d{1,5}$/.test(member))
+    throw new FlagError('member', `bad address ${JSON.stringify(member)}: want HOST:PORT`);
+  checkTlsFiles(flags, 'member-cert', 'member-key', 'member-ca-cert');
+}

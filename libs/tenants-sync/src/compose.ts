@@ -1,0 +1,148 @@
+import { createHash } from 'node:crypto';
+import { parse, stringify } from 'yaml';
+import { type From, OwnSecret, PLANE, type Reference, type Source } from './kinds.ts';
+import type { Values } from './values.ts';
+
+/** Where references lead: values by `NAMESPACE/NAME`. */
+export interface Stores {
+  own(from: From, name: string): Values | undefined;
+  labelled(kind: 'secret' | 'config map', name: string): Values | undefined;
+}
+
+/** A tenant's file as it is to be, with the files that it names. */
+export interface Composed {
+  readonly tenant: string;
+  readonly text: string;
+  /** Content by file name, one byte a character. They lie in the folder that `text` names. */
+  readonly files: ReadonlyMap<string, string>;
+  /** The folder, in the directory. Another content has another folder. */
+  readonly folder: string;
+}
+
+/** What is wrong with what an object says or names. */
+export interface Fault {
+  /** The field: `agents[0].certificates.ca`; empty for the object itself. */
+  readonly at: string;
+  readonly message: string;
+}
+
+export interface Composition {
+  readonly result: Composed | { readonly faults: readonly Fault[] };
+  /** The secrets and config maps that it depends on, whether they are there or not. */
+  readonly names: ReadonlySet<string>;
+}
+
+/** Where the files lie that tenants' files name. Members pass over names that begin with a dot. */
+export const FILES = '.files';
+
+/** Names of the API's namespaces and objects, which are to become names of files. */
+const NAME = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
+const TENANT_CHARACTERS = 63;
+
+/** What a kubeconfig may say of a cluster and a user: nothing that names a file of this machine, or runs a program. */
+const KUBECONFIG_FIELDS = {
+  clusters: ['server', 'certificate-authority-data', 'tls-server-name', 'insecure-skip-tls-verify'],
+  users: ['client-certificate-data', 'client-key-data', 'token'],
+} as const;
+
+/** The name of a tenant's file without its ending. No two objects have one: a namespace has no dot in it. */
+export function fileName({ namespace, name }: Pick<Source, 'namespace' | 'name'>): string {
+  return `${namespace}.${name}`;
+}
+
+/** @param sources the objects of one name: of them, the first says what the tenant is, unless a later one has a field of its own */
+export function compose(sources: readonly [Source, ...Source[]], stores: Stores): Composition {
+  const [{ kind, namespace, name }] = sources;
+  const faults: Fault[] = [];
+  const files = new Map<string, string>();
+  const names = new Set<string>();
+  const fields: Record<string, unknown> = Object.assign({}, ...sources.map((source) => source.fields));
+  const { tenant = `${namespace}-${name}`, clusterProfile: _, unixSocket: __, source: ___, ...rest } = fields;
+  if (!NAME.test(namespace) || !NAME.test(name)) faults.push({ at: '', message: 'its name is no name of a file' });
+  if (fields.tenant === undefined && String(tenant).length > TENANT_CHARACTERS)
+    faults.push({ at: '', message: `${tenant} has more than ${TENANT_CHARACTERS} characters: name it in spec.tenant` });
+
+  const contentOf = (reference: Reference | OwnSecret, at: string): string | undefined => {
+    try {
+      return content(reference, at.endsWith('.kubeconfig'));
+    } catch (error) {
+      faults.push({ at, message: (error as Error).message });
+      return undefined;
+    }
+  };
+  const content = (reference: Reference | OwnSecret, kubeconfig: boolean): string => {
+    const own = reference instanceof OwnSecret;
+    const ofConfigMap = !own && reference.configMapRef !== undefined;
+    const place = own ? reference : (reference.configMapRef ?? reference.secretRef);
+    if (!place || typeof place.name !== 'string' || typeof place.key !== 'string')
+      throw new Error('expected a secretRef or configMapRef with name and key');
+    const what = ofConfigMap ? 'config map' : 'secret';
+    const where = ('namespace' in place && place.namespace) || namespace;
+    const full = `${where}/${place.name}`;
+    names.add(full);
+    const found = own ? stores.own(reference.from, full) : stores.labelled(what, full);
+    if (!found)
+      throw new Error(
+        own ? `there is no secret ${full} yet` : `there is no ${what} ${full} with the label ${PLANE} of this plane`,
+      );
+    if (where !== namespace && !found.allows.includes(namespace) && !found.allows.includes('*'))
+      throw new Error(`${what} ${full} is of another namespace, and does not allow tenants of ${namespace}`);
+    const value = found.values.get(place.key);
+    if (value === undefined) throw new Error(`${what} ${full} has no key ${JSON.stringify(place.key)}`);
+    if (value instanceof Error) throw new Error(`${what} ${full}, key ${JSON.stringify(place.key)}: ${value.message}`);
+    if (kubeconfig) checkKubeconfig(value);
+    return value;
+  };
+
+  /** Returns a value with the names of files where there were references. */
+  const resolved = (value: unknown, at: string): unknown => {
+    if (Array.isArray(value)) return value.map((each, index) => resolved(each, `${at}[${index}]`));
+    if (typeof value !== 'object' || value === null) return value;
+    if (value instanceof OwnSecret || 'secretRef' in value || 'configMapRef' in value) {
+      const bytes = contentOf(value as Reference | OwnSecret, at);
+      const file = at.replace(/[^A-Za-z0-9]+/g, '-');
+      files.set(file, bytes ?? '');
+      return new File(file);
+    }
+    const entries = Object.entries(value).map(([key, each]) => [key, resolved(each, at === '' ? key : `${at}.${key}`)]);
+    return Object.fromEntries(entries);
+  };
+
+  const value = resolved(rest, '') as object;
+  if (faults.length > 0) return { names, result: { faults } };
+  const digest = createHash('sha256');
+  for (const [file, bytes] of files) digest.update(`${file} ${bytes.length}\n`).update(bytes, 'latin1');
+  const folder = `${FILES}/${fileName(sources[0])}.${digest.digest('hex').slice(0, 16)}`;
+  const text = stringify(
+    JSON.parse(
+      JSON.stringify({ tenant, source: { kind, namespace, name }, ...value }, (_key, each) =>
+        each instanceof File ? `${folder}/${each.name}` : each,
+      ),
+    ),
+    { lineWidth: 0, aliasDuplicateObjects: false },
+  );
+  return { names, result: { tenant: String(tenant), text, files, folder } };
+}
+
+/** A file that the tenant's file is to name. */
+class File {
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/** @throws Error if it names a file, or anything but an API server, its CA and a credential: members would read what its author may not */
+function checkKubeconfig(text: string): void {
+  const config = parse(text) as Record<string, unknown> | null;
+  for (const [list, allowed] of Object.entries(KUBECONFIG_FIELDS)) {
+    const entries = config?.[list];
+    if (!Array.isArray(entries)) throw new Error(`a kubeconfig without ${list}`);
+    for (const entry of entries) {
+      const { [list.slice(0, -1)]: fields = {} } = entry as Record<string, object>;
+      const foreign = Object.keys(fields ?? {}).find((field) => !(allowed as readonly string[]).includes(field));
+      if (foreign !== undefined) throw new Error(`${foreign} of a kubeconfig is not supported here: put it in as data`);
+    }
+  }
+}

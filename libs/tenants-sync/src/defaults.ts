@@ -1,0 +1,33 @@
+/** Times, sizes and counts of isthmus tenants sync: times in milliseconds, sizes in bytes. */
+export const SYNC = {
+  /** How long changes are gathered before they are written: what belongs together, as a tenant and its secrets, mostly arrives together. */
+  gatherMs: 200,
+  /** Tenants that are composed in one tick of the event loop. It takes 5 ms. */
+  tenantsATick: 10,
+  /** An object that two complete lists lack, this far apart, is gone, although nobody has seen it deleted. */
+  absentMs: 3_600_000,
+  /** How often it is looked whether a deleted tenant's grace is over. */
+  graceLookMs: 1000,
+  /** How long files stay that no tenant's file names any more: a member may just be reading them. */
+  oldFilesMs: 60_000,
+  /** The largest value of a secret or config map that is kept: a CA bundle has a few KiB, a revocation list some 100. */
+  valueBytes: 256 * 1024,
+  /** What all labelled secrets and config maps of one namespace may hold together. Who may create them there fills no more than this. */
+  namespaceBytes: 4 * 1024 * 1024,
+  /** How often it is looked at most whether the API server serves a kind that it did not have: a CRD may be installed later. */
+  installedMs: 15_000,
+  /** How often the report in the directory is written again though nothing has changed: members then know that the sync runs. */
+  reportMs: 60_000,
+  /** Calls of the API server a second, and at once. At rest there are some 0.3 a second, for the lease and for watches that begin again. */
+  qps: 50,
+  burst: 100,
+  /** Calls a second that write status. A start with 1,000 tenants takes a minute of them. */
+  statusQps: 20,
+  statusBurst: 20,
+  /** How often what a member says of the tenants is asked for, and how often one tenant's status is written at most. */
+  statusMs: 10_000,
+  /** How long the member may take for its answer. */
+  memberMs: 5000,
+  /** The longest answer of a member: 1,000 tenants take 1 MB. */
+  memberBytes: 32 * 1024 * 1024,
+};

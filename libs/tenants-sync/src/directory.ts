@@ -1,0 +1,122 @@
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { extname, join } from 'node:path';
+import { CredentialCache, type ReadFile, readTenantFile, type TenantFile, type TenantSource } from '@isthmus/admission';
+import { type Composed, FILES } from './compose.ts';
+import { SYNC } from './defaults.ts';
+
+/** A tenant's file of ours that lies in the directory. */
+export interface Written {
+  /** Its name without the ending. */
+  readonly base: string;
+  readonly source: TenantSource;
+  /** The object that it was made of. */
+  readonly object: NonNullable<TenantFile['source']>;
+}
+
+const ENDING = '.yaml';
+/** Begins the name of what is not complete yet. */
+const HALF = '.half-';
+
+/**
+ * The tenants' directory as the sync writes it: the files that a tenant's file names lie in a folder of their own, named by their content,
+ * and are there before the tenant's file is renamed into its place. So whoever reads sees the old tenant or the new one, and whatever a sync
+ * that is killed leaves is of no effect. It touches no file but its own.
+ */
+export class Directory {
+  readonly #dir: string;
+  readonly #written = new Map<string, string>();
+  /** Folders that no tenant's file names, and since when. */
+  readonly #unnamed = new Map<string, number>();
+
+  /** @throws Error if it cannot be written */
+  constructor(dir: string) {
+    this.#dir = dir;
+    mkdirSync(join(dir, FILES), { recursive: true, mode: 0o750 });
+    for (const below of ['', FILES])
+      for (const name of readdirSync(join(dir, below)))
+        if (name.startsWith(HALF)) rmSync(join(dir, below, name), { recursive: true });
+  }
+
+  /** Reads what an earlier sync has written. */
+  async load(): Promise<Written[]> {
+    const found: Written[] = [];
+    for (const file of readdirSync(this.#dir).sort()) {
+      if (file.startsWith('.') || extname(file) !== ENDING) continue;
+      const text = readFileSync(join(this.#dir, file), 'utf8');
+      const source = await this.read(text);
+      if ('problems' in source.read || !source.read.file.source) continue;
+      const base = file.slice(0, -ENDING.length);
+      this.#written.set(base, text);
+      found.push({ base, source, object: source.read.file.source });
+    }
+    return found;
+  }
+
+  /** Reads a tenant's file and the files that it names, as members do. */
+  async read(text: string): Promise<TenantSource> {
+    const read: ReadFile = readTenantFile(text);
+    if ('problems' in read) return { read, credentials: new Map() };
+    return { read, credentials: await new CredentialCache(this.#dir).of(read, undefined) };
+  }
+
+  /** Puts the files there that a tenant's file is to name, which changes no tenant yet. */
+  stage({ folder, files }: Composed): void {
+    const to = join(this.#dir, folder);
+    if (files.size === 0 || isThere(to)) return;
+    const half = join(this.#dir, FILES, `${HALF}${folder.slice(FILES.length + 1)}`);
+    rmSync(half, { recursive: true, force: true });
+    mkdirSync(half, { mode: 0o750 });
+    for (const [name, bytes] of files) writeFileSync(join(half, name), Buffer.from(bytes, 'latin1'), { mode: 0o640 });
+    renameSync(half, to);
+  }
+
+  /** The text of a tenant's file as it lies there. */
+  text(base: string): string | undefined {
+    return this.#written.get(base);
+  }
+
+  get bases(): Iterable<string> {
+    return this.#written.keys();
+  }
+
+  commit(base: string, text: string): void {
+    this.put(`${base}${ENDING}`, text);
+    this.#written.set(base, text);
+  }
+
+  /** Writes a file so that nobody reads half of it. */
+  put(name: string, text: string): void {
+    const half = join(this.#dir, `${HALF}${name}`);
+    writeFileSync(half, text, { mode: 0o640 });
+    renameSync(half, join(this.#dir, name));
+  }
+
+  remove(base: string): void {
+    rmSync(join(this.#dir, `${base}${ENDING}`), { force: true });
+    this.#written.delete(base);
+  }
+
+  /** Removes folders that no tenant's file has named for a while. @param now of a steady clock */
+  sweep(now: number): void {
+    const named = new Set<string>();
+    for (const text of this.#written.values())
+      for (const [, folder] of text.matchAll(/\.files\/([^/\s]+)\//g)) named.add(folder as string);
+    for (const folder of readdirSync(join(this.#dir, FILES))) {
+      const since = this.#unnamed.get(folder) ?? now;
+      if (named.has(folder)) this.#unnamed.delete(folder);
+      else if (now - since < SYNC.oldFilesMs) this.#unnamed.set(folder, since);
+      else {
+        rmSync(join(this.#dir, FILES, folder), { recursive: true, force: true });
+        this.#unnamed.delete(folder);
+      }
+    }
+  }
+}
+
+function isThere(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,1 @@
+export { runSync } from './program.ts';

@@ -1,0 +1,158 @@
+import type { KubeObject } from '@isthmus/kube';
+
+/** On objects: the plane that is to have the cluster as a tenant. On secrets and config maps: the plane whose tenants may name it. */
+export const PLANE = 'isthmus.dev/plane';
+
+/** An annotation of secrets and config maps: the namespaces whose tenants may name it, with commas, or `*`. */
+export const ALLOW_TENANTS_OF = 'isthmus.dev/allow-tenants-of';
+
+/** An annotation of an object: `now` lets its tenant end without a grace once the object is deleted. */
+export const REMOVE = 'isthmus.dev/remove';
+
+/** Where tenants come from beside `Tenant` objects: `--from`. */
+export type From = 'cluster-api' | 'kamaji';
+
+/** A file's content in an object's spec. */
+export interface Reference {
+  readonly secretRef?: Place;
+  readonly configMapRef?: Place;
+}
+
+interface Place {
+  readonly name: string;
+  readonly key: string;
+  readonly namespace?: string;
+}
+
+/** A reference to a secret that belongs to a cluster, and not to what a tenant's owner says. */
+export class OwnSecret {
+  readonly from: From;
+  readonly name: string;
+  readonly key: string;
+
+  constructor(from: From, name: string, key: string) {
+    this.from = from;
+    this.name = name;
+    this.key = key;
+  }
+}
+
+/** An object that becomes a tenant. */
+export interface SourceObject extends KubeObject {
+  readonly spec?: Readonly<Record<string, unknown>>;
+  readonly status?: Readonly<Record<string, unknown>>;
+}
+
+export interface SourceKind {
+  readonly kind: 'Tenant' | 'Cluster' | 'TenantControlPlane';
+  readonly group: string;
+  /** In the order of preference; the first that the API server serves is read. */
+  readonly versions: readonly string[];
+  readonly plural: string;
+  /** Its secrets: which they are, and the only values that are kept of them. */
+  readonly secrets?: { readonly labelSelector: string; readonly keys: readonly string[] };
+  /** The tenant that the object alone is: the fields of a tenant's file. */
+  fields(object: SourceObject, agents: AgentTokens): Readonly<Record<string, unknown>>;
+}
+
+/** Whose tokens agents show, where the cluster's own keys verify them. */
+export interface AgentTokens {
+  readonly namespace: string;
+  readonly serviceAccount: string;
+  readonly audience: string;
+}
+
+/** What kubeadm's API servers say of themselves in tokens. */
+const ISSUER = 'https://kubernetes.default.svc.cluster.local';
+
+/** The common name in the certificate that an API server shows to a gateway. */
+const CALLER = 'kube-apiserver';
+
+function ofControlPlane(ca: OwnSecret, keys: OwnSecret, tokens: AgentTokens): Readonly<Record<string, unknown>> {
+  const subject = `system:serviceaccount:${tokens.namespace}:${tokens.serviceAccount}`;
+  return {
+    agents: [{ tokens: { issuer: ISSUER, audience: tokens.audience, subject, keys } }],
+    callers: [{ certificates: { ca, names: [CALLER] } }],
+  };
+}
+
+export const TENANT: SourceKind = {
+  kind: 'Tenant',
+  group: 'isthmus.dev',
+  versions: ['v1alpha1'],
+  plural: 'tenants',
+  fields: ({ spec = {} }) => spec,
+};
+
+/** Cluster API's contract names the secrets: `NAME-ca` and `NAME-sa`, whose `tls.crt` is a certificate, and a public key. */
+const CLUSTER: SourceKind = {
+  kind: 'Cluster',
+  group: 'cluster.x-k8s.io',
+  versions: ['v1beta2', 'v1beta1'],
+  plural: 'clusters',
+  secrets: { labelSelector: 'cluster.x-k8s.io/cluster-name', keys: ['tls.crt'] },
+  fields: ({ metadata: { name } }, agents) =>
+    ofControlPlane(
+      new OwnSecret('cluster-api', `${name}-ca`, 'tls.crt'),
+      new OwnSecret('cluster-api', `${name}-sa`, 'tls.crt'),
+      agents,
+    ),
+};
+
+interface KamajiStatus {
+  readonly certificates?: {
+    readonly ca?: { readonly secretName?: string };
+    readonly sa?: { readonly secretName?: string };
+  };
+}
+
+/** Kamaji's status names the secrets, which are `NAME-ca` and `NAME-sa-certificate`. */
+const TENANT_CONTROL_PLANE: SourceKind = {
+  kind: 'TenantControlPlane',
+  group: 'kamaji.clastix.io',
+  versions: ['v1alpha1'],
+  plural: 'tenantcontrolplanes',
+  secrets: { labelSelector: 'kamaji.clastix.io/name', keys: ['ca.crt', 'sa.pub'] },
+  fields({ metadata: { name }, status }, agents) {
+    const { ca, sa } = (status as KamajiStatus | undefined)?.certificates ?? {};
+    return ofControlPlane(
+      new OwnSecret('kamaji', ca?.secretName ?? `${name}-ca`, 'ca.crt'),
+      new OwnSecret('kamaji', sa?.secretName ?? `${name}-sa-certificate`, 'sa.pub'),
+      agents,
+    );
+  },
+};
+
+export const FROM: Readonly<Record<From, SourceKind>> = { 'cluster-api': CLUSTER, kamaji: TENANT_CONTROL_PLANE };
+
+/** What is kept of an object that becomes a tenant. */
+export interface Source {
+  readonly kind: SourceKind['kind'];
+  readonly namespace: string;
+  readonly name: string;
+  /** When it was created, in milliseconds. */
+  readonly created: number;
+  readonly generation: number;
+  /** Whether its end needs no grace. */
+  readonly atOnce: boolean;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** @returns undefined for an object that is not of this plane. `Tenant` objects without the label are of every plane that sees them */
+export function sourceKeeper(
+  kind: SourceKind,
+  plane: string,
+  agents: AgentTokens,
+): (object: SourceObject) => Source | undefined {
+  return (object) => {
+    const { name, namespace = '', labels, annotations, creationTimestamp = '', generation = 0 } = object.metadata;
+    const asked = labels?.[PLANE] ?? annotations?.[PLANE] ?? (kind === TENANT ? plane : undefined);
+    if (asked !== plane) return undefined;
+    return {
+      ...{ kind: kind.kind, namespace, name, generation },
+      created: Date.parse(creationTimestamp) || 0,
+      atOnce: annotations?.[REMOVE] === 'now',
+      fields: kind.fields(object, agents),
+    };
+  };
+}

@@ -1,0 +1,89 @@
+import { compareVersions, type KubeObject, type ObjectObserver, objectName } from '@isthmus/kube';
+import { SYNC } from './defaults.ts';
+
+interface Known<K> {
+  /** Undefined for one that nobody has seen. */
+  readonly kept: K | undefined;
+  /** What stands for it once it is gone, if nobody has seen it. */
+  readonly assumed?: K;
+  readonly version: string;
+  /** When a complete list first lacked it. */
+  absentAt?: number;
+}
+
+export interface KnownOptions<T, K> {
+  /** Returns what is kept of an object; undefined if it is to be taken as one that does not exist. */
+  readonly keep: (object: T) => K | undefined;
+  /** Whether an object that has another version says the same. Default: never. */
+  readonly same?: (one: K, other: K) => boolean;
+  /** Called with the name of an object that is new, has changed or is gone. @param gone what was kept of it last, if it is */
+  readonly changed: (name: string, gone?: K) => void;
+  readonly failed: (error: Error) => void;
+  /** Called with each complete list. */
+  readonly listed: () => void;
+  /** A steady clock, in milliseconds. */
+  readonly now: () => number;
+}
+
+/**
+ * The objects of one kind. One that a list lacks stays, because lists come back empty or short: from a cache that is not filled, or an etcd
+ * that was restored. It goes when the API server says that it was deleted, or when two complete lists an hour apart lack it that are newer
+ * than the object itself; an empty list says nothing.
+ */
+export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> {
+  readonly #options: KnownOptions<T, K>;
+  readonly #known = new Map<string, Known<K>>();
+
+  constructor(options: KnownOptions<T, K>) {
+    this.#options = options;
+  }
+
+  get(name: string): K | undefined {
+    return this.#known.get(name)?.kept;
+  }
+
+  /** Takes an object for one that was there, such as one of which a file lies here. @param gone what stands for it if no list has it */
+  assume(name: string, gone: K): void {
+    if (!this.#known.has(name)) this.#known.set(name, { kept: undefined, assumed: gone, version: '' });
+  }
+
+  seen(object: T): void {
+    const { keep, changed, same } = this.#options;
+    const name = objectName(object);
+    const kept = keep(object);
+    const before = this.#known.get(name);
+    const version = object.metadata.resourceVersion ?? '';
+    if (kept === undefined) this.#known.delete(name);
+    else this.#known.set(name, { kept, version });
+    if (kept === undefined) {
+      if (before) changed(name, before.kept ?? before.assumed);
+    } else if (before?.version !== version && !(before?.kept !== undefined && same?.(before.kept, kept))) changed(name);
+  }
+
+  deleted(object: T): void {
+    const name = objectName(object);
+    const before = this.#known.get(name);
+    if (!before) return;
+    this.#known.delete(name);
+    this.#options.changed(name, this.#options.keep(object) ?? before.kept ?? before.assumed);
+  }
+
+  listed(version: string, names: ReadonlySet<string>): void {
+    const { now, changed, listed } = this.#options;
+    const at = now();
+    for (const [name, known] of names.size === 0 ? [] : this.#known) {
+      if (names.has(name)) delete known.absentAt;
+      else if (compareVersions(version, known.version) < 0) continue;
+      else if (known.absentAt === undefined) known.absentAt = at;
+      else if (at - known.absentAt >= SYNC.absentMs) {
+        this.#known.delete(name);
+        changed(name, known.kept ?? known.assumed);
+      }
+    }
+    listed();
+  }
+
+  failed(error: Error): void {
+    this.#options.failed(error);
+  }
+}

@@ -1,0 +1,30 @@
+import { SYNC_REPORT, type SyncReport } from '@isthmus/admission';
+import { SYNC } from './defaults.ts';
+import type { Directory } from './directory.ts';
+import type { Verdict } from './sync.ts';
+
+/** What the sync tells the members that read its directory: that it runs, and what of its objects is not in force. */
+export class Report {
+  readonly #directory: Directory;
+  readonly #plane: string;
+  #last = '';
+  #at = Number.NEGATIVE_INFINITY;
+
+  constructor(directory: Directory, plane: string) {
+    this.#directory = directory;
+    this.#plane = plane;
+  }
+
+  /** Writes it if it says something else, or if it is old. @param now of a steady clock */
+  write(verdicts: Iterable<Verdict>, tenants: number, now: number): void {
+    const faults = [...verdicts].flatMap(({ source: { kind, namespace, name }, fault, kept, tenant }) =>
+      fault === undefined ? [] : { object: `${kind} ${namespace}/${name}`, fault, ...(kept && { kept: tenant }) },
+    );
+    const said: Omit<SyncReport, 'at'> = { plane: this.#plane, tenants, faults };
+    const text = JSON.stringify(said);
+    if (text === this.#last && now - this.#at < SYNC.reportMs) return;
+    this.#directory.put(SYNC_REPORT, JSON.stringify({ at: new Date().toISOString(), ...said } satisfies SyncReport));
+    this.#last = text;
+    this.#at = now;
+  }
+}

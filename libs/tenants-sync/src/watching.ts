@@ -1,0 +1,181 @@
+import { followObjects, type KubeClient, type KubeObject, KubeStatusError, periodic } from '@isthmus/kube';
+import { Backoff } from '@isthmus/runtime';
+import type { Stores } from './compose.ts';
+import { SYNC } from './defaults.ts';
+import {
+  type AgentTokens,
+  FROM,
+  type From,
+  PLANE,
+  type Source,
+  type SourceKind,
+  sourceKeeper,
+  TENANT,
+} from './kinds.ts';
+import { KnownObjects } from './objects.ts';
+import { type Values, type ValuesObject, valueKeeper } from './values.ts';
+
+export interface WatchingOptions {
+  readonly client: KubeClient;
+  readonly plane: string;
+  /** Where tenants come from beside `Tenant` objects. */
+  readonly from: readonly From[];
+  /** The only namespace that is read; empty for all. */
+  readonly namespace: string;
+  readonly agents: AgentTokens;
+  readonly changed: (name: string, gone?: Source) => void;
+  readonly changedValues: (name: string) => void;
+  /** Called when a kind cannot be listed or watched. */
+  readonly failed: (what: string, error: Error) => void;
+  /** Called whenever all kinds have been listed since this program began. */
+  readonly listed: () => void;
+  readonly now: () => number;
+}
+
+type KnownValues = KnownObjects<ValuesObject, Values>;
+type Sources = KnownObjects<KubeObject, Source>;
+
+/** All objects of which tenants are made, followed from `start` on. */
+export class Watching implements AsyncDisposable {
+  readonly stores: Stores;
+  readonly #options: WatchingOptions;
+  /** In the order in which they say what a tenant is: the last one overrides. */
+  readonly #sources = new Map<SourceKind, Sources>();
+  readonly #owned = new Map<From, KnownValues>();
+  readonly #labelled: { readonly secret: KnownValues; readonly 'config map': KnownValues };
+  /** What has not been listed yet. */
+  readonly #unlisted = new Set<string>();
+  readonly #followers: AsyncDisposable[] = [];
+
+  constructor(options: WatchingOptions) {
+    this.#options = options;
+    for (const kind of [...options.from.map((from) => FROM[from]), TENANT])
+      this.#sources.set(
+        kind,
+        this.#known(kind.plural, sourceKeeper(kind, options.plane, options.agents), options.changed, sameSource),
+      );
+    const values = (what: string, keep: (object: ValuesObject) => Values) =>
+      this.#known(what, keep, (name) => options.changedValues(name));
+    for (const from of options.from) {
+      const { secrets, plural } = FROM[from];
+      this.#owned.set(from, values(`secrets of ${plural}`, valueKeeper('secret', secrets?.keys)));
+    }
+    this.#labelled = {
+      secret: values('secrets', valueKeeper('secret')),
+      'config map': values('config maps', valueKeeper('config map')),
+    };
+    this.stores = {
+      own: (from, name) => this.#owned.get(from)?.get(name),
+      labelled: (kind, name) => this.#labelled[kind].get(name),
+    };
+  }
+
+  /** Which kinds have not been listed since this program began. */
+  get unlisted(): readonly string[] {
+    return [...this.#unlisted];
+  }
+
+  /** The objects of a name. */
+  sources(name: string): Source[] {
+    return [...this.#sources.values()].flatMap((known) => known.get(name) ?? []);
+  }
+
+  /** Takes the object of a file that lies here for one that was there. */
+  assume({ kind, namespace, name }: Pick<Source, 'kind' | 'namespace' | 'name'>): void {
+    const gone: Source = { kind, namespace, name, created: 0, generation: 0, atOnce: true, fields: {} };
+    for (const [each, known] of this.#sources) if (each.kind === kind) known.assume(`${namespace}/${name}`, gone);
+  }
+
+  start(): void {
+    for (const [kind, known] of this.#sources) this.#followers.push(this.#followInstalled(kind, known));
+    for (const [from, known] of this.#owned)
+      this.#follow(this.#core('secrets'), known, FROM[from].secrets?.labelSelector);
+    const labelSelector = `${PLANE}=${this.#options.plane}`;
+    this.#follow(this.#core('secrets'), this.#labelled.secret, labelSelector);
+    this.#follow(this.#core('configmaps'), this.#labelled['config map'], labelSelector);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#followers.map((each) => each[Symbol.asyncDispose]()));
+  }
+
+  #known<T extends KubeObject, K>(
+    what: string,
+    keep: (object: T) => K | undefined,
+    changed: (name: string, gone?: K) => void,
+    same?: (one: K, other: K) => boolean,
+  ): KnownObjects<T, K> {
+    this.#unlisted.add(what);
+    const { now, failed, listed } = this.#options;
+    return new KnownObjects<T, K>({
+      ...{ keep, changed, now },
+      ...(same && { same }),
+      failed: (error) => failed(what, error),
+      listed: () => {
+        this.#unlisted.delete(what);
+        if (this.#unlisted.size === 0) listed();
+      },
+    });
+  }
+
+  #core(plural: string): string {
+    return this.#pathOf('/api/v1', plural);
+  }
+
+  #pathOf(api: string, plural: string): string {
+    const { namespace } = this.#options;
+    return namespace === '' ? `${api}/${plural}` : `${api}/namespaces/${encodeURIComponent(namespace)}/${plural}`;
+  }
+
+  #follow<T extends KubeObject, K>(path: string, known: KnownObjects<T, K>, labelSelector?: string): void {
+    const selected = labelSelector === undefined ? {} : { labelSelector };
+    this.#followers.push(followObjects(this.#options.client, { path, ...selected }, known));
+  }
+
+  /** Follows a kind once the API server serves it. `Tenant` objects are needed only where nothing else makes tenants. */
+  #followInstalled(kind: SourceKind, known: Sources): AsyncDisposable {
+    const { client, from } = this.#options;
+    const backoff = new Backoff(1000, SYNC.installedMs);
+    let following: AsyncDisposable | undefined;
+    const looking = periodic(
+      async (signal) => {
+        if (following) return SYNC.installedMs;
+        const path = `/apis/${kind.group}`;
+        const group = await client.request<ApiGroup>({ method: 'GET', path, signal }).catch(unlessNotFound);
+        const served = group?.versions?.map(({ version }) => version) ?? [];
+        const version = kind.versions.find((each) => served.includes(each));
+        if (version !== undefined) {
+          following = followObjects(client, { path: this.#pathOf(`${path}/${version}`, kind.plural) }, known);
+          return SYNC.installedMs;
+        }
+        if (kind === TENANT && from.length > 0) known.listed('', new Set());
+        else known.failed(new Error(`the API server has no ${kind.plural}.${kind.group}`));
+        return backoff.next();
+      },
+      (error) => {
+        known.failed(error as Error);
+        return backoff.next();
+      },
+    );
+    return {
+      async [Symbol.asyncDispose]() {
+        await looking[Symbol.asyncDispose]();
+        await following?.[Symbol.asyncDispose]();
+      },
+    };
+  }
+}
+
+interface ApiGroup {
+  readonly versions?: readonly { readonly version: string }[];
+}
+
+function unlessNotFound(error: unknown): undefined {
+  if (error instanceof KubeStatusError && error.status === 404) return undefined;
+  throw error;
+}
+
+/** A change of what is not kept, such as a status, is none. */
+function sameSource(one: Source, other: Source): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}
