@@ -24,8 +24,8 @@ export interface ObjectObserver<T extends KubeObject> {
   deleted(object: T): void;
   /** Called at the end of a list that is complete: it has been `seen` as a whole. @param version of the list */
   listed(version: string, names: ReadonlySet<string>): void;
-  /** Called when a list or a watch has failed. The kind is tried again. */
-  failed(error: Error): void;
+  /** Called when a list or a watch has failed, which is tried again, and without an error when a watch is open. */
+  failed(error: Error | undefined): void;
 }
 
 export interface FollowedKind {
@@ -112,9 +112,13 @@ export function followObjects<T extends KubeObject>(
   const watch = async (signal: AbortSignal) => {
     const query = { ...selected, resourceVersion: version ?? '', allowWatchBookmarks: 'true' };
     const lengthMs = Math.max(1000, Math.min(KUBE.watchMs, listedAt + KUBE.relistMs - performance.now()));
+    const onOpen = () => {
+      backoff.reset();
+      observer.failed(undefined);
+    };
     const events = client.watch<WatchEvent<T>>(
       { method: 'GET', path: kind.path, query, signal },
-      { signal, lengthMs, idleMs: KUBE.objectsIdleMs, onOpen: () => backoff.reset() },
+      { signal, lengthMs, idleMs: KUBE.objectsIdleMs, onOpen },
     );
     for await (const event of events) apply(event);
   };

@@ -18,7 +18,7 @@ export interface KnownOptions<T, K> {
   readonly same?: (one: K, other: K) => boolean;
   /** Called with the name of an object that is new, has changed or is gone. @param gone what was kept of it last, if it is */
   readonly changed: (name: string, gone?: K) => void;
-  readonly failed: (error: Error) => void;
+  readonly failed: (error: Error | undefined) => void;
   /** Called with each complete list. */
   readonly listed: () => void;
   /** A steady clock, in milliseconds. */
@@ -83,7 +83,7 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
     listed();
   }
 
-  failed(error: Error): void {
+  failed(error: Error | undefined): void {
     this.#options.failed(error);
   }
 }

@@ -52,12 +52,12 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
         wake();
       },
       failed(what, error) {
+        if (!error) return void failures.delete(what);
         const text = inWords(error);
         if (failures.get(what) !== text) log.warn({ what }, `cannot be read, what is known stays: ${text}`);
         failures.set(what, text);
       },
       listed() {
-        failures.clear();
         listed = true;
         wake();
       },

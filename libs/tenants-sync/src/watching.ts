@@ -25,8 +25,8 @@ export interface WatchingOptions {
   readonly agents: AgentTokens;
   readonly changed: (name: string, gone?: Source) => void;
   readonly changedValues: (name: string) => void;
-  /** Called when a kind cannot be listed or watched. */
-  readonly failed: (what: string, error: Error) => void;
+  /** Called when a kind cannot be listed or watched, and without an error when it can again. */
+  readonly failed: (what: string, error: Error | undefined) => void;
   /** Called whenever all kinds have been listed since this program began. */
   readonly listed: () => void;
   readonly now: () => number;
@@ -148,7 +148,7 @@ export class Watching implements AsyncDisposable {
           following = followObjects(client, { path: this.#pathOf(`${path}/${version}`, kind.plural) }, known);
           return SYNC.installedMs;
         }
-        if (kind === TENANT && from.length > 0) known.listed('', new Set());
+        if (kind === TENANT && from.length > 0) known.listed('', NONE);
         else known.failed(new Error(`the API server has no ${kind.plural}.${kind.group}`));
         return backoff.next();
       },
@@ -165,6 +165,8 @@ export class Watching implements AsyncDisposable {
     };
   }
 }
+
+const NONE: ReadonlySet<string> = new Set();
 
 interface ApiGroup {
   readonly versions?: readonly { readonly version: string }[];

@@ -88,6 +88,15 @@ export async function goInstalled(module: string): Promise<string> {
   });
 }
 
+/** Returns the path of a package's program, of a Go module of ours that names the versions, which is built once for each `name`. */
+export function goBuilt(name: string, module: string, pack: string): Promise<string> {
+  return builtOnce(name, async (fresh) => {
+    const env = { ...process.env, CGO_ENABLED: '0' };
+    const args = ['-trimpath', '-buildvcs=false', '-mod=readonly', '-ldflags', '-s -w', '-o', fresh, pack];
+    await run('nice', ['-n', '15', 'go', 'build', ...args], { cwd: module, env, timeout: BUILD_MS });
+  });
+}
+
 /** Builds from a copy with vendored modules, so that Go's shared module cache stays as it is. */
 async function buildPatched(sources: string, path: string, patch: Patch): Promise<void> {
   const cwd = `${path}-sources`;

@@ -1,0 +1,146 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { generateKeyPairSync } from 'node:crypto';
+import { cp, mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { VERSION } from '../cluster/settings.ts';
+import { goBuilt } from '../harness/go-program.ts';
+import { freePort, goMissing, Program, ROOT, type Scope, tempDir, unlessSlow, until } from '../harness/index.ts';
+
+/** Why no API server runs here, or false. It is built from Kubernetes' Go modules, which takes ten minutes, so it runs with the slow tests. */
+export const noApiServer: string | false =
+  unlessSlow() ||
+  goMissing() ||
+  (spawnSync('etcd', ['--version']).status === 0 ? false : 'etcd is not installed: apt-get install etcd-server');
+
+const TOKEN = 'of-the-tests-own-administrator';
+const KUBECTL_MS = 120_000;
+
+interface Programs {
+  readonly apiServer: string;
+  readonly kubectl: string;
+}
+
+interface Ports {
+  readonly etcd: number;
+  readonly peer: number;
+  readonly api: number;
+}
+
+/** A Kubernetes API without anything that runs in a cluster: etcd, kube-apiserver and kubectl. */
+export class KubernetesApi {
+  readonly kubeconfig: string;
+  readonly #dir: string;
+  readonly #scope: Scope;
+  readonly #programs: Programs;
+  readonly #ports: Ports;
+  #etcd: Program | undefined;
+  #apiServer: Program | undefined;
+
+  private constructor(scope: Scope, dir: string, programs: Programs, ports: Ports) {
+    this.#scope = scope;
+    this.#dir = dir;
+    this.#programs = programs;
+    this.#ports = ports;
+    this.kubeconfig = join(dir, 'kubeconfig');
+  }
+
+  /** Starts it, with the definition of `Tenant` objects. */
+  static async start(scope: Scope): Promise<KubernetesApi> {
+    const module = join(ROOT, 'test/cluster/kubernetes');
+    const built = (name: string) => goBuilt(`${name}-${VERSION}`, module, `k8s.io/kubernetes/cmd/${name}`);
+    const programs = { apiServer: await built('kube-apiserver'), kubectl: await built('kubectl') };
+    const ports = { etcd: await freePort(), peer: await freePort(), api: await freePort() };
+    const api = new KubernetesApi(scope, await tempDir(scope), programs, ports);
+    await api.#prepare();
+    await api.up();
+    await api.kubectl(['apply', '--server-side', '-f', join(ROOT, 'k8s/crd/tenants.yaml')]);
+    await api.kubectl(['wait', '--for=condition=Established', 'crd', '--all']);
+    return api;
+  }
+
+  async up(): Promise<void> {
+    const { etcd, peer, api } = this.#ports;
+    const dir = this.#dir;
+    const [client, peers] = [`http://127.0.0.1:${etcd}`, `http://127.0.0.1:${peer}`];
+    this.#etcd = this.#scope.use(
+      new Program('etcd', [
+        ...(['etcd', `--data-dir=${dir}/etcd`, '--log-level=error'] as const),
+        ...[`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`, `--listen-peer-urls=${peers}`],
+      ]),
+    );
+    this.#apiServer = this.#scope.use(
+      new Program('kube-apiserver', [
+        ...([this.#programs.apiServer, `--etcd-servers=${client}`, '--bind-address=127.0.0.1'] as const),
+        ...[`--secure-port=${api}`, `--cert-dir=${dir}/certificates`, `--token-auth-file=${dir}/tokens.csv`],
+        ...['--authorization-mode=RBAC', '--service-cluster-ip-range=10.96.0.0/24'],
+        ...['--service-account-issuer=https://kubernetes.default.svc.cluster.local'],
+        ...[`--service-account-key-file=${dir}/sa.pub`, `--service-account-signing-key-file=${dir}/sa.key`],
+        // There is no controller that makes namespaces' service accounts.
+        '--disable-admission-plugins=ServiceAccount',
+      ]),
+    );
+    const ready = () =>
+      this.kubectl(['get', '--raw=/readyz']).then(
+        () => true,
+        () => false,
+      );
+    await until(ready, { deadline: 120_000, what: () => `an API server that is ready${this.#apiServer?.tail ?? ''}` });
+  }
+
+  /** Kills it: API server and etcd. */
+  async down(): Promise<void> {
+    await this.#apiServer?.kill();
+    await this.#etcd?.kill();
+  }
+
+  /** Kills it and copies what etcd has, to bring it back later. */
+  async backUp(): Promise<void> {
+    await this.down();
+    await cp(`${this.#dir}/etcd`, `${this.#dir}/backup`, { recursive: true });
+    await this.up();
+  }
+
+  /** Kills it, and brings it back with what etcd had at the last `backUp`. */
+  async restore(): Promise<void> {
+    await this.down();
+    await rm(`${this.#dir}/etcd`, { recursive: true });
+    await cp(`${this.#dir}/backup`, `${this.#dir}/etcd`, { recursive: true });
+    await this.up();
+  }
+
+  /** Runs kubectl, and returns what it prints. @param input for `-f -` */
+  async kubectl(args: readonly string[], input = ''): Promise<string> {
+    const all = [`--kubeconfig=${this.kubeconfig}`, ...args];
+    const child = spawn(this.#programs.kubectl, all, { stdio: ['pipe', 'pipe', 'pipe'], timeout: KUBECTL_MS });
+    child.stdin.on('error', () => {});
+    child.stdin.end(input);
+    const status = new Promise<number | null>((resolve) => child.once('close', resolve));
+    const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)]);
+    if ((await status) !== 0) throw new Error(`kubectl ${args.join(' ')}: ${err}`);
+    return out;
+  }
+
+  /** Creates or changes objects, all in one call. */
+  async apply(...objects: readonly object[]): Promise<void> {
+    const list = { apiVersion: 'v1', kind: 'List', items: objects };
+    await this.kubectl(['apply', '--server-side', '--force-conflicts', '-f', '-'], JSON.stringify(list));
+  }
+
+  async #prepare(): Promise<void> {
+    const dir = this.#dir;
+    await mkdir(`${dir}/certificates`);
+    const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+    await writeFile(`${dir}/sa.pub`, publicKey.export({ type: 'spki', format: 'pem' }));
+    await writeFile(`${dir}/sa.key`, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+    await writeFile(`${dir}/tokens.csv`, `${TOKEN},admin,admin,"system:masters"\n`);
+    const cluster = { server: `https://127.0.0.1:${this.#ports.api}`, 'insecure-skip-tls-verify': true };
+    const config = {
+      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'test' },
+      clusters: [{ name: 'test', cluster }],
+      users: [{ name: 'test', user: { token: TOKEN } }],
+      contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
+    };
+    await writeFile(this.kubeconfig, JSON.stringify(config));
+  }
+}

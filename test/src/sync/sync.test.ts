@@ -1,0 +1,381 @@
+import assert from 'node:assert/strict';
+import { existsSync, globSync, readdirSync, readFileSync, watch } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { startAdmission } from '@isthmus/admission';
+import { planeEvents } from '@isthmus/tunnel';
+import { parse } from 'yaml';
+import {
+  AS_IN_IMAGE,
+  commandOf,
+  type Flags,
+  freePort,
+  isUp,
+  type Program,
+  type Scope,
+  scoped,
+  sharedByFile,
+  startCommand,
+  tempDir,
+  until,
+} from '../harness/index.ts';
+import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
+import { namespaceOf, newCa, newKey, secretOf, tenantOf, tenantWithCa } from './objects.ts';
+
+const api = sharedByFile((scope) => KubernetesApi.start(scope));
+
+/** A tenant's file, as far as the tests read it. */
+interface WrittenFile {
+  readonly tenant: string;
+  readonly source: { readonly kind: string };
+  readonly agents: readonly {
+    readonly certificates: { readonly ca: string };
+    readonly tokens: { readonly keys: string; readonly subject: string };
+  }[];
+  readonly callers: readonly { readonly certificates: { readonly ca: string; readonly names: readonly string[] } }[];
+  readonly limits?: { readonly tunnels: number };
+}
+
+interface Synced {
+  readonly dir: string;
+  readonly program: Program;
+}
+
+async function startSync(
+  scope: Scope,
+  { kubeconfig }: KubernetesApi,
+  flags: Flags = {},
+  dir?: string,
+): Promise<Synced> {
+  const to = dir ?? (await tempDir(scope));
+  const healthPort = await freePort();
+  const all = { 'tenants-dir': to, kubeconfig, 'health-port': healthPort, 'log-format': 'json', member: '', ...flags };
+  const command = [...commandOf('isthmus'), 'tenants', 'sync'] as const;
+  const program = startCommand(scope, command, { flags: all, healthPort, env: AS_IN_IMAGE });
+  await isUp(program);
+  return { dir: to, program };
+}
+
+/** Files of tenants in a directory. */
+function files(dir: string): string[] {
+  return readdirSync(dir)
+    .filter((name) => name.endsWith('.yaml'))
+    .sort();
+}
+
+function fileOf(dir: string, name: string): WrittenFile | undefined {
+  const path = join(dir, name);
+  return existsSync(path) ? parse(readFileSync(path, 'utf8')) : undefined;
+}
+
+/** The content of a file that a tenant's file names. */
+function named(dir: string, path = ''): string {
+  return readFileSync(join(dir, path), 'utf8');
+}
+
+function faults(dir: string): { object: string; fault: string; kept?: string }[] {
+  return existsSync(join(dir, '.sync.json')) ? JSON.parse(readFileSync(join(dir, '.sync.json'), 'utf8')).faults : [];
+}
+
+/** What is wrong with an object, once something is. */
+function faultOf(dir: string, object: string): Promise<string> {
+  return until(() => faults(dir).find((each) => each.object === object)?.fault, {
+    what: () => `a fault of ${object}: ${JSON.stringify(faults(dir))}`,
+  });
+}
+
+/** Waits for a tenant's file, or until it is as it should be. */
+function written(dir: string, name: string, is: (file: WrittenFile) => boolean = () => true) {
+  return until(
+    () => {
+      const file = fileOf(dir, name);
+      return file && is(file) ? file : undefined;
+    },
+    { deadline: 30_000, what: () => `${name} in ${files(dir)}; ${JSON.stringify(faults(dir))}` },
+  );
+}
+
+describe('isthmus tenants sync beside a real API server', { skip: noApiServer }, () => {
+  test(
+    'writes a tenant with what it names, follows its secret, and ends it after its grace',
+    scoped(async (scope) => {
+      const kube = await api();
+      const { dir } = await startSync(scope, kube, { grace: '1s' });
+      await kube.apply(namespaceOf('simple'), ...(await tenantWithCa('simple', 'prod')));
+      const { tenant, agents, source } = await written(dir, 'simple.prod.yaml');
+      assert.equal(tenant, 'simple-prod');
+      assert.deepEqual(source, { kind: 'Tenant', namespace: 'simple', name: 'prod' });
+      const before = agents[0]?.certificates.ca;
+      const both = named(dir, before) + (await newCa());
+      await kube.apply(secretOf('simple', 'prod', { 'ca.crt': both }));
+      const after = await written(dir, 'simple.prod.yaml', (file) => file.agents[0]?.certificates.ca !== before);
+      assert.equal(named(dir, after.agents[0]?.certificates.ca), both);
+      await kube.kubectl(['delete', 'namespace', 'simple', '--wait=false']);
+      // There is no controller that would empty the namespace.
+      await kube.kubectl(['-n', 'simple', 'delete', 'tenant', 'prod']);
+      await until(() => !files(dir).includes('simple.prod.yaml'), { what: 'the end of the tenant' });
+    }),
+  );
+
+  test(
+    "refuses what no API server refuses: others' secrets, large values, names of files, what two claim",
+    scoped(async (scope) => {
+      const kube = await api();
+      const { dir } = await startSync(scope, kube);
+      const ca = (name: string, namespace?: string, key = 'ca.crt') => ({
+        agents: [{ certificates: { ca: { secretRef: { name, key, ...(namespace && { namespace }) } } } }],
+      });
+      const large = `${await newCa()}${'#'.repeat(900_000)}`;
+      await kube.apply(namespaceOf('victim'), namespaceOf('hostile'));
+      await kube.apply(
+        secretOf('victim', 'ca', { 'ca.crt': await newCa() }),
+        secretOf(
+          'victim',
+          'shared',
+          { 'ca.crt': await newCa() },
+          {
+            labels: { 'isthmus.dev/plane': 'isthmus' },
+            annotations: { 'isthmus.dev/allow-tenants-of': 'other, hostile' },
+          },
+        ),
+        secretOf('hostile', 'unlabelled', { 'ca.crt': await newCa() }, {}),
+        secretOf('hostile', 'large', { 'ca.crt': large }),
+        secretOf('hostile', 'nul', { 'ca.crt': 'a\0b' }),
+        secretOf('hostile', 'config', {
+          config:
+            'clusters: [{name: a, cluster: {server: "https://evil.example"}}]\nusers: [{name: a, user: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}}]\n',
+        }),
+        tenantOf('hostile', 'stolen', ca('ca', 'victim')),
+        tenantOf('hostile', 'allowed', ca('shared', 'victim')),
+        tenantOf('hostile', 'unlabelled', ca('unlabelled')),
+        tenantOf('hostile', 'large', ca('large')),
+        tenantOf('hostile', 'nul', ca('nul')),
+        tenantOf('hostile', 'slashes', ca('../../victim/ca')),
+        tenantOf('hostile', 'key', ca('nul', undefined, '../../../../etc/passwd')),
+        tenantOf('hostile', 'kubeconfig', {
+          agents: [{ tokenReview: { kubeconfig: { secretRef: { name: 'config', key: 'config' } } } }],
+        }),
+      );
+      await written(dir, 'hostile.allowed.yaml');
+      const fault = (name: string) => faultOf(dir, `Tenant hostile/${name}`);
+      assert.match(
+        await fault('stolen'),
+        /^agents\[0\]\.certificates\.ca: secret victim\/ca is of another namespace, and does not allow/,
+      );
+      assert.match(
+        await fault('unlabelled'),
+        /there is no secret hostile\/unlabelled with the label isthmus\.dev\/plane/,
+      );
+      assert.match(await fault('large'), /it has 90\d\d\d\d bytes: at most 262144 are read/);
+      assert.match(await fault('nul'), /agents\[0\]\.certificates\.ca/);
+      assert.match(await fault('slashes'), /there is no secret hostile\/\.\.\/\.\.\/victim\/ca/);
+      assert.match(await fault('key'), /has no key/);
+      assert.match(await fault('kubeconfig'), /tokenFile of a kubeconfig is not supported here/);
+      assert.deepEqual(files(dir), ['hostile.allowed.yaml']);
+      for (const spec of [
+        { tenant: '../x' },
+        { agents: [{ certificates: { ca: '/etc/shadow' } }] },
+        { agents: [{}] },
+        { callers: [{ unixSocket: '/x' }] },
+      ])
+        await assert.rejects(
+          kube.apply(tenantOf('hostile', 'refused', spec)),
+          /Invalid value|invalid|unknown|field not declared/,
+        );
+    }),
+  );
+
+  test(
+    'gives what two objects claim to the older one, and the name of a tenant cannot change',
+    scoped(async (scope) => {
+      const kube = await api();
+      await kube.apply(namespaceOf('claims'));
+      await kube.apply(...(await tenantWithCa('claims', 'older', { tenant: 'wanted' })));
+      // Creation times are whole seconds.
+      await kube.kubectl(['wait', '-n', 'claims', '--for=create', 'tenant/older']);
+      const created = Date.parse(
+        await kube.kubectl(['get', '-n', 'claims', 'tenant', 'older', '-o', 'jsonpath={.metadata.creationTimestamp}']),
+      );
+      await until(() => Date.now() > created + 1000, { what: 'the next second' });
+      await kube.apply(...(await tenantWithCa('claims', 'a-later', { tenant: 'wanted' })));
+      const { dir } = await startSync(scope, kube);
+      await written(dir, 'claims.older.yaml');
+      assert.match(await faultOf(dir, 'Tenant claims/a-later'), /^claims\.a-later\.yaml:1: tenant: .*wanted/);
+      await assert.rejects(kube.apply(tenantOf('claims', 'older', { tenant: 'other' })), /tenant cannot change/);
+      await kube.kubectl(['annotate', '-n', 'claims', 'tenant', 'older', 'isthmus.dev/remove=now']);
+      await kube.kubectl(['delete', '-n', 'claims', 'tenant', 'older']);
+      await written(dir, 'claims.a-later.yaml');
+      assert.ok(!files(dir).includes('claims.older.yaml'));
+    }),
+  );
+
+  test(
+    "makes tenants of Cluster API's and Kamaji's objects, which a Tenant of the same name overrides",
+    scoped(async (scope) => {
+      const kube = await api();
+      for (const [group, kind, plural, version] of [
+        ['cluster.x-k8s.io', 'Cluster', 'clusters', 'v1beta2'],
+        ['kamaji.clastix.io', 'TenantControlPlane', 'tenantcontrolplanes', 'v1alpha1'],
+      ] as const) {
+        const schema = { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } };
+        await kube.apply({
+          apiVersion: 'apiextensions.k8s.io/v1',
+          kind: 'CustomResourceDefinition',
+          metadata: { name: `${plural}.${group}` },
+          spec: {
+            group,
+            scope: 'Namespaced',
+            names: { kind, plural, singular: kind.toLowerCase(), listKind: `${kind}List` },
+            versions: [{ name: version, served: true, storage: true, schema }],
+          },
+        });
+      }
+      await kube.kubectl(['wait', '--for=condition=Established', 'crd', '--all']);
+      const { dir } = await startSync(scope, kube, { from: 'cluster-api,kamaji', grace: '1s' });
+      const of = (namespace: string, name: string, more: object = {}) => ({ namespace, name, ...more });
+      const asked = { labels: { 'isthmus.dev/plane': 'isthmus' } };
+      const owned = { labels: { 'cluster.x-k8s.io/cluster-name': 'one' } };
+      await kube.apply(namespaceOf('hoster'));
+      await kube.apply(
+        { apiVersion: 'cluster.x-k8s.io/v1beta2', kind: 'Cluster', metadata: of('hoster', 'one', asked), spec: {} },
+        { apiVersion: 'cluster.x-k8s.io/v1beta2', kind: 'Cluster', metadata: of('hoster', 'not-asked'), spec: {} },
+        {
+          apiVersion: 'kamaji.clastix.io/v1alpha1',
+          kind: 'TenantControlPlane',
+          metadata: of('hoster', 'two', { annotations: asked.labels }),
+          spec: {},
+        },
+      );
+      assert.match(
+        await faultOf(dir, 'Cluster hoster/one'),
+        /there is no secret hoster\/one-sa yet; callers\[0\]\.certificates\.ca: there is no secret hoster\/one-ca yet/,
+      );
+      const [ca, sa] = [await newCa(), newKey()];
+      await kube.apply(
+        secretOf('hoster', 'one-ca', { 'tls.crt': ca, 'tls.key': 'secret' }, owned),
+        secretOf('hoster', 'one-sa', { 'tls.crt': sa, 'tls.key': 'secret' }, owned),
+        secretOf(
+          'hoster',
+          'two-ca',
+          { 'ca.crt': await newCa(), 'ca.key': 'secret' },
+          { labels: { 'kamaji.clastix.io/name': 'two' } },
+        ),
+        secretOf(
+          'hoster',
+          'two-sa-certificate',
+          { 'sa.pub': newKey(), 'sa.key': 'secret' },
+          { labels: { 'kamaji.clastix.io/name': 'two' } },
+        ),
+      );
+      const { tenant, source, agents, callers } = await written(dir, 'hoster.one.yaml');
+      assert.deepEqual([tenant, source.kind], ['hoster-one', 'Cluster']);
+      assert.equal(named(dir, agents[0]?.tokens.keys), sa);
+      assert.equal(agents[0]?.tokens.subject, 'system:serviceaccount:kube-system:konnectivity-agent');
+      assert.equal(named(dir, callers[0]?.certificates.ca), ca);
+      assert.deepEqual(callers[0]?.certificates.names, ['kube-apiserver']);
+      assert.equal((await written(dir, 'hoster.two.yaml')).source.kind, 'TenantControlPlane');
+      await kube.apply(tenantOf('hoster', 'one', { limits: { tunnels: 7 } }));
+      assert.ok((await written(dir, 'hoster.one.yaml', ({ limits }) => limits?.tunnels === 7)).agents[0]?.tokens);
+      for (const path of globSync('**/*', { cwd: join(dir, '.files') })) assert.ok(!path.includes('..'));
+      assert.ok(!files(dir).includes('hoster.not-asked.yaml'));
+      await kube.kubectl(['delete', '-n', 'hoster', 'tenant', 'one']);
+      await written(dir, 'hoster.one.yaml', ({ limits }) => limits === undefined);
+      await kube.kubectl(['label', '-n', 'hoster', 'cluster', 'one', 'isthmus.dev/plane-']);
+      await kube.kubectl(['delete', '-n', 'hoster', 'tenantcontrolplane', 'two']);
+      await until(() => files(dir).every((name) => !name.startsWith('hoster.')), {
+        what: () => `the end of both: ${files(dir)}`,
+      });
+    }),
+  );
+
+  test(
+    'is killed where it writes, and leaves nothing that is half',
+    scoped(async (scope) => {
+      const kube = await api();
+      await kube.apply(namespaceOf('killed'), ...(await tenantWithCa('killed', 'one')));
+      const { dir, program } = await startSync(scope, kube);
+      await written(dir, 'killed.one.yaml');
+      const before = fileOf(dir, 'killed.one.yaml');
+      const changes = watch(join(dir, '.files'), (_event, name) => {
+        if (name?.startsWith('.half-')) program.signal('SIGKILL');
+      });
+      scope.defer(() => changes.close());
+      await kube.apply(secretOf('killed', 'one', { 'ca.crt': await newCa() }));
+      await program.ended();
+      const left = fileOf(dir, 'killed.one.yaml');
+      assert.ok(named(dir, left?.agents[0]?.certificates.ca).includes('CERTIFICATE'));
+      await startSync(scope, kube, {}, dir);
+      await written(
+        dir,
+        'killed.one.yaml',
+        (file) => file.agents[0]?.certificates.ca !== before?.agents[0]?.certificates.ca,
+      );
+      assert.deepEqual(globSync('**/.half-*', { cwd: dir }), []);
+    }),
+  );
+});
+
+describe('An API server that goes away', { skip: noApiServer }, () => {
+  test(
+    'takes no tenant with it, nor does one that comes back with an older etcd',
+    scoped(async (scope) => {
+      const kube = await KubernetesApi.start(scope);
+      await kube.apply(namespaceOf('away'), ...(await tenantWithCa('away', 'one')));
+      const { dir, program } = await startSync(scope, kube, { grace: '0s' });
+      await written(dir, 'away.one.yaml');
+      await kube.backUp();
+      await kube.apply(...(await tenantWithCa('away', 'two')));
+      await written(dir, 'away.two.yaml');
+      await kube.down();
+      await program.waitForLog(({ msg }) => String(msg).includes('cannot be read, what is known stays'), {
+        what: 'a log line of the failure',
+      });
+      assert.deepEqual(files(dir), ['away.one.yaml', 'away.two.yaml']);
+      await kube.restore();
+      await kube.apply(...(await tenantWithCa('away', 'three')));
+      await written(dir, 'away.three.yaml');
+      assert.deepEqual(files(dir), ['away.one.yaml', 'away.three.yaml', 'away.two.yaml']);
+      await kube.kubectl(['delete', '-n', 'away', 'tenant', 'one']);
+      await until(() => !files(dir).includes('away.one.yaml'), { what: 'the end of a tenant that is deleted' });
+      assert.deepEqual(files(dir), ['away.three.yaml', 'away.two.yaml']);
+    }),
+  );
+});
+
+const MANY = 1000;
+
+describe('A thousand tenants', { skip: noApiServer }, () => {
+  test(
+    'are in force within a minute of their creation, in a sync of at most 120 MiB',
+    scoped(async (scope, context) => {
+      const kube = await KubernetesApi.start(scope);
+      const { dir, program } = await startSync(scope, kube);
+      await kube.apply(...Array.from({ length: 10 }, (_, index) => namespaceOf(`many-${index}`)));
+      const closing = { defer: (close: () => void) => scope.defer(close) };
+      const member = await startAdmission({
+        ...{ dir, closing, events: planeEvents(), rememberMs: 0, tokensOf: [] },
+        bundles: { agent: '', caller: '' },
+      });
+      const objects: object[] = [];
+      for (let index = 0; index < MANY; index++)
+        objects.push(...(await tenantWithCa(`many-${index % 10}`, `t-${index}`)));
+      const start = performance.now();
+      await kube.apply(...objects);
+      const applied = performance.now();
+      await until(() => member.tenants.size === MANY, {
+        deadline: 60_000,
+        what: () => `${MANY} tenants, of which ${member.tenants.size} are in force`,
+      });
+      const inForce = performance.now();
+      const kib = Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${program.pid}/status`, 'utf8'))?.[1]);
+      context.diagnostic(
+        `applied in ${((applied - start) / 1000).toFixed(1)} s, in force ${((inForce - applied) / 1000).toFixed(1)} s later; ${(kib / 1024).toFixed(0)} MiB`,
+      );
+      if (process.env.ISTHMUS_PROGRAMS) assert.ok(kib < 120 * 1024, `${kib} KiB`);
+      await program.kill();
+      const again = performance.now();
+      await startSync(scope, kube);
+      context.diagnostic(`a start with them takes ${((performance.now() - again) / 1000).toFixed(1)} s`);
+    }),
+  );
+});
