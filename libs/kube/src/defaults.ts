@@ -42,6 +42,8 @@ export const KUBE = {
   watchRetryCapMs: 30_000,
   /** Objects in a page of a list. Secrets have 1 MiB at most, and an answer 32 MiB: a hundred of them that are full are asked for in fewer. */
   pageObjects: 250,
+  /** The longest pause between lists and watches of objects that fail. A few programs of a plane do so, not each agent. */
+  objectsRetryCapMs: 5000,
   /** How often objects that are watched are listed again, so that a deletion that no watch has told of is noticed. */
   relistMs: 3_600_000,
   /** Without an event for this long, a watch of objects is opened again: the API server sends bookmarks every minute. */

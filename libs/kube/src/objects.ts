@@ -57,8 +57,8 @@ export function compareVersions(one: string, other: string): number {
 }
 
 /**
- * Follows the objects of one kind: lists them in pages, then watches from there. A watch that ends goes on where it was; what the API server
- * no longer has (410), or has no longer (an older etcd), is listed again, and so is everything from time to time.
+ * Follows the objects of one kind: lists them in pages, then watches from there. A watch that ends goes on where it was, unless the API server
+ * has forgotten that (410), or never had it (an older etcd): then all is listed again, as it is from time to time.
  * @returns what ends it
  */
 export function followObjects<T extends KubeObject>(
@@ -66,10 +66,10 @@ export function followObjects<T extends KubeObject>(
   kind: FollowedKind,
   observer: ObjectObserver<T>,
 ): AsyncDisposable {
-  const backoff = new Backoff(KUBE.watchRetryFirstMs, KUBE.watchRetryCapMs);
+  const backoff = new Backoff(KUBE.watchRetryFirstMs, KUBE.objectsRetryCapMs);
   /** What has been seen up to; undefined if all is to be listed. */
   let version: string | undefined;
-  let listedAt = 0;
+  let listedAt = Number.NEGATIVE_INFINITY;
   const selected = kind.labelSelector === undefined ? {} : { labelSelector: kind.labelSelector };
 
   const pageOf = (query: Readonly<Record<string, string>>, signal: AbortSignal) =>
@@ -100,6 +100,16 @@ export function followObjects<T extends KubeObject>(
     }
   };
 
+  /**
+   * Whether the API server cannot tell what has happened since. One whose etcd was restored accepts a watch from a version that it will have
+   * only later, and keeps silent about all before it.
+   */
+  const isForgotten = async (signal: AbortSignal) => {
+    if (version === undefined) return true;
+    const { metadata } = await pageOf({ ...selected, limit: '1' }, signal);
+    return compareVersions(metadata?.resourceVersion ?? '', version) < 0;
+  };
+
   const apply = ({ type, object }: WatchEvent<T>) => {
     if (type === 'ERROR') throw new WatchEnded(`${object.code ?? ''} ${object.reason ?? ''} ${object.message ?? ''}`);
     const next = object.metadata.resourceVersion ?? '';
@@ -125,7 +135,7 @@ export function followObjects<T extends KubeObject>(
 
   return periodic(
     async (signal) => {
-      if (version === undefined || performance.now() - listedAt >= KUBE.relistMs) await list(signal);
+      if (performance.now() - listedAt >= KUBE.relistMs || (await isForgotten(signal))) await list(signal);
       await watch(signal);
       return KUBE.watchRetryFirstMs;
     },
