@@ -42,6 +42,7 @@ export class FakeApiServer implements AsyncDisposable {
   intercept: Intercept = () => false;
   readonly #server: Server;
   readonly #changes = new EventEmitter<{ event: [type: string, lease: Lease] }>();
+  readonly #watches = new Set<ServerResponse>();
   #version = 100;
 
   private constructor(identity: IdentityTexts, client: IdentityTexts) {
@@ -81,13 +82,20 @@ export class FakeApiServer implements AsyncDisposable {
 
   remove(name: string): void {
     const lease = this.leases.get(name);
-    if (lease && this.leases.delete(name)) this.#changes.emit('event', 'DELETED', lease);
+    if (!lease || !this.leases.delete(name)) return;
+    const metadata = { ...lease.metadata, resourceVersion: String(++this.#version) };
+    this.#changes.emit('event', 'DELETED', { ...lease, metadata });
   }
 
   /** Ends every watch with 410, as when etcd was compacted. */
   expire(): void {
     const gone = { code: 410, reason: 'Expired', message: 'too old resource version' };
     this.#changes.emit('event', 'ERROR', { ...gone, metadata: { name: '' } } as Lease);
+  }
+
+  /** Ends the connection of every watch. */
+  cutWatches(): void {
+    for (const response of this.#watches) response.destroy();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -187,7 +195,11 @@ export class FakeApiServer implements AsyncDisposable {
       if (type === 'ERROR' || wanted(object)) response.write(`${JSON.stringify({ type, object })}\n`);
     };
     this.#changes.on('event', send);
-    response.on('close', () => this.#changes.off('event', send));
+    this.#watches.add(response);
+    response.on('close', () => {
+      this.#changes.off('event', send);
+      this.#watches.delete(response);
+    });
   }
 }
 

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { parse } from 'yaml';
+import { type Composed, compose, type Stores } from './compose.ts';
+import type { Source } from './kinds.ts';
+import type { Values } from './values.ts';
+
+function source(fields: Source['fields'], more: Partial<Source> = {}): Source {
+  return { kind: 'Tenant', namespace: 'acme', name: 'prod', created: 0, generation: 1, atOnce: false, fields, ...more };
+}
+
+function stores(secrets: Readonly<Record<string, Readonly<Record<string, string>>>>, allows: string[] = []): Stores {
+  const values = (name: string): Values | undefined =>
+    secrets[name] && { values: new Map(Object.entries(secrets[name])), allows };
+  return { own: (_, name) => values(name), labelled: (kind, name) => (kind === 'secret' ? values(name) : undefined) };
+}
+
+function composed(fields: Source['fields'], from: Stores = stores({})): Composed {
+  const { result } = compose([source(fields)], from);
+  if ('faults' in result) throw new Error(result.faults.map(({ at, message }) => `${at}: ${message}`).join('\n'));
+  return result;
+}
+
+const secretRef = (name: string, key = 'k', namespace?: string) => ({
+  secretRef: { name, key, ...(namespace && { namespace }) },
+});
+
+describe('a tenant is composed of an object and what it names', () => {
+  it('with the names of files in place of references, in a folder that their content names', () => {
+    const fields = { agents: [{ certificates: { ca: secretRef('ca') } }] };
+    const [one, same, other] = ['x', 'x', 'y'].map((k) => composed(fields, stores({ 'acme/ca': { k } })));
+    const { tenant, agents } = parse(one?.text ?? '');
+    assert.equal(tenant, 'acme-prod');
+    assert.equal(agents[0].certificates.ca, `${one?.folder}/agents-0-certificates-ca`);
+    assert.deepEqual([...(one?.files ?? [])], [['agents-0-certificates-ca', 'x']]);
+    assert.equal(one?.text, same?.text);
+    assert.notEqual(one?.folder, other?.folder);
+  });
+
+  it('whose places cannot leave their folder', () => {
+    const { files } = composed({ '../../x': secretRef('ca') }, stores({ 'acme/ca': { k: 'x' } }));
+    assert.deepEqual([...files.keys()], ['-x']);
+  });
+
+  it('that says what it depends on though it is not there', () => {
+    const { names, result } = compose(
+      [source({ server: { key: secretRef('a'), certificate: secretRef('b', 'k', 'other') } })],
+      stores({}),
+    );
+    assert.deepEqual([...names], ['acme/a', 'other/b']);
+    assert.ok('faults' in result && result.faults.length === 2);
+  });
+
+  it('unless what it names is of another namespace that does not allow it', () => {
+    const named = { x: secretRef('s', 'k', 'other') };
+    const at = (allows: string[]) => () => composed(named, stores({ 'other/s': { k: 'x' } }, allows));
+    assert.throws(at([]), /of another namespace, and does not allow tenants of acme/);
+    assert.throws(at(['acm']), /does not allow/);
+    for (const allowed of ['acme', '*']) at([allowed])();
+  });
+
+  it('and a later object overrides fields of an earlier one', () => {
+    const cluster = source({ agents: ['of the cluster'], callers: ['of the cluster'] }, { kind: 'Cluster' });
+    const { result } = compose([cluster, source({ callers: ['of the tenant'], tenant: 'named' })], stores({}));
+    const file = parse((result as Composed).text);
+    assert.deepEqual([file.tenant, file.agents, file.callers], ['named', ['of the cluster'], ['of the tenant']]);
+    assert.deepEqual(file.source, { kind: 'Cluster', namespace: 'acme', name: 'prod' });
+  });
+
+  it('with a kubeconfig only if that names no file and runs no program', () => {
+    const kubeconfig =
+      (user: string, cluster = 'server: https://a') =>
+      () =>
+        composed(
+          { agents: [{ tokenReview: { kubeconfig: secretRef('c') } }] },
+          stores({
+            'acme/c': { k: `clusters: [{name: a, cluster: {${cluster}}}]\nusers: [{name: a, user: {${user}}}]` },
+          }),
+        );
+    kubeconfig('token: x')();
+    kubeconfig('client-certificate-data: x, client-key-data: x')();
+    for (const user of ['tokenFile: /x', 'client-key: /x', 'exec: {}', 'client-certificate: /x', 'auth-provider: {}'])
+      assert.throws(kubeconfig(user), /is not supported here/);
+    assert.throws(kubeconfig('token: x', 'server: https://a, certificate-authority: /x'), /certificate-authority of/);
+  });
+
+  it('unless its name is too long for a tenant, or for a file', () => {
+    const long = compose([source({}, { name: 'x'.repeat(70) })], stores({})).result;
+    assert.match(
+      'faults' in long ? (long.faults[0]?.message ?? '') : '',
+      /more than 63 characters: name it in spec.tenant/,
+    );
+    const evil = compose([source({}, { name: '../x' })], stores({})).result;
+    assert.ok('faults' in evil);
+  });
+});

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { beforeEach, describe, it } from 'node:test';
+import type { KubeObject } from '@isthmus/kube';
+import { SYNC } from './defaults.ts';
+import { KnownObjects } from './objects.ts';
+
+describe('the known objects of one kind', () => {
+  let now: number;
+  let told: string[];
+  let known: KnownObjects<KubeObject, string>;
+
+  beforeEach(() => {
+    now = 0;
+    told = [];
+    known = new KnownObjects<KubeObject, string>({
+      keep: ({ metadata: { labels } }) => labels?.is,
+      changed: (name, gone) => void told.push(gone === undefined ? name : `-${name} ${gone}`),
+      failed() {},
+      listed() {},
+      now: () => now,
+    });
+  });
+
+  const object = (name: string, version: number, is?: string): KubeObject => ({
+    metadata: { name, namespace: 'n', resourceVersion: String(version), ...(is !== undefined && { labels: { is } }) },
+  });
+  const list = (version: number, ...names: string[]) => known.listed(String(version), new Set(names));
+
+  it('go when the API server says that they were deleted', () => {
+    known.seen(object('a', 1, 'first'));
+    known.deleted(object('a', 2, 'last'));
+    assert.deepEqual(told, ['n/a', '-n/a last']);
+    assert.equal(known.get('n/a'), undefined);
+  });
+
+  it('stay when a list lacks them, until another an hour later does', () => {
+    known.seen(object('a', 1, 'x'));
+    known.seen(object('b', 1, 'x'));
+    list(5, 'n/b');
+    now = SYNC.absentMs - 1;
+    list(6, 'n/b');
+    assert.equal(known.get('n/a'), 'x');
+    now = SYNC.absentMs;
+    list(7, 'n/b');
+    assert.deepEqual(told, ['n/a', 'n/b', '-n/a x']);
+  });
+
+  it('stay when one list has them in between', () => {
+    known.seen(object('a', 1, 'x'));
+    list(5, 'n/b');
+    list(6, 'n/a');
+    now = SYNC.absentMs;
+    list(7, 'n/b');
+    assert.equal(known.get('n/a'), 'x');
+  });
+
+  it('stay when lists come back empty, or are older than they are', () => {
+    known.seen(object('a', 100, 'x'));
+    for (const hour of [0, 1, 2]) {
+      now = hour * SYNC.absentMs;
+      list(200);
+      list(99, 'n/b');
+    }
+    assert.equal(known.get('n/a'), 'x');
+  });
+
+  it('go when they are no longer what is kept', () => {
+    known.seen(object('a', 1, 'x'));
+    known.seen(object('a', 2));
+    assert.deepEqual(told, ['n/a', '-n/a x']);
+  });
+
+  it('are told of once for each version', () => {
+    known.seen(object('a', 1, 'x'));
+    known.seen(object('a', 1, 'x'));
+    known.seen(object('a', 2, 'x'));
+    assert.deepEqual(told, ['n/a', 'n/a']);
+  });
+
+  it('go in the same way when nobody has seen them, as those of which only a file is left', () => {
+    known.assume('n/a', 'stands for it');
+    list(5, 'n/b');
+    now = SYNC.absentMs;
+    list(6, 'n/b');
+    assert.deepEqual(told, ['-n/a stands for it']);
+  });
+});
