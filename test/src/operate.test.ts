@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { isthmusTenantsSync, parseFlags } from '@isthmus/flags';
 import { interpret, type Terminal } from '@isthmus/isthmus';
 import { root } from './k8s/manifests.ts';
 
@@ -51,6 +52,10 @@ for (const document of [
     for (const line of lines) {
       const err: string[] = [];
       const words = wordsOf(line);
+      if (words[0] === 'tenants' && words[1] === 'sync') {
+        parseFlags(isthmusTenantsSync.flags, words.slice(2), {});
+        continue;
+      }
       // One word only names a command, without its arguments.
       const named = words.length === 1;
       const result = interpret(terminalFor(named ? [...words, '--help'] : words, err));

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { isthmusHold, PROGRAMS } from '@isthmus/flags';
+import { isthmusHold, isthmusTenantsSync, PROGRAMS } from '@isthmus/flags';
 import { root } from './k8s/manifests.ts';
 
 /** The pages that an operator follows from the first line to the last. */
@@ -24,7 +24,7 @@ const OTHERS = new Map([
   ['repository', 'npm run release'],
 ]);
 
-const ours = new Set([...PROGRAMS, isthmusHold].flatMap(({ flags }) => Object.keys(flags)));
+const ours = new Set([...PROGRAMS, isthmusHold, isthmusTenantsSync].flatMap(({ flags }) => Object.keys(flags)));
 const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
 
 function read(path: string): string {

@@ -1,6 +1,6 @@
 import { getOrPut } from '@isthmus/runtime';
 import type { Flag, FlagTable } from './flag.ts';
-import { isthmusHold, PROGRAMS } from './programs.ts';
+import { isthmusHold, isthmusTenantsSync, PROGRAMS } from './programs.ts';
 
 /** Returns the text of --help: flags by topic, with types and defaults. */
 export function helpText(program: {
@@ -17,7 +17,7 @@ export function helpText(program: {
 
 /** Returns the lists of docs/FLAGS.md: each flag once, with the programs that have it. Flags without effect come last, by the reason. */
 export function flagsMarkdown(): string {
-  const all = [...PROGRAMS, isthmusHold];
+  const all = [...PROGRAMS, isthmusHold, isthmusTenantsSync];
   const topics = new Map<string, Map<string, string[]>>();
   const without = new Map<string, Set<string>>();
   for (const { name, flags } of all) {
@@ -86,7 +86,8 @@ Flags of upstream that do nothing here. Programs accept them and name them in on
 
 /** `S` for proxy-server, and so on. */
 function letterOf(program: string): string {
-  return (program.split('-').at(-1) ?? '').slice(0, 1).toUpperCase();
+  const name = program.replace(/^isthmus (?=tenants )/, '');
+  return (name.split('-').at(-1) ?? '').slice(0, 1).toUpperCase();
 }
 
 function lineOf([name, flag]: [string, Flag]): string {

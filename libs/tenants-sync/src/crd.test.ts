@@ -32,6 +32,9 @@ test('an object has a reference wherever a file names a file, and nowhere else',
 });
 
 test('kubectl explain says what each field means', () => {
-  const silent = placesOf(spec, ({ description, properties, items }) => !description && !properties && !items?.properties);
+  const silent = placesOf(
+    spec,
+    ({ description, properties, items }) => !description && !properties && !items?.properties,
+  );
   assert.deepEqual(silent, []);
 });

@@ -18,12 +18,12 @@ export const SYNC = {
   installedMs: 15_000,
   /** How often the report in the directory is written again though nothing has changed: members then know that the sync runs. */
   reportMs: 60_000,
-  /** Calls of the API server a second, and at once. At rest there are some 0.3 a second, for the lease and for watches that begin again. */
+  /** Calls of the API server a second. At rest there are some 0.3 a second, for the lease and for watches that begin again. */
   qps: 50,
+  /** Calls of it at once. */
   burst: 100,
   /** Calls a second that write status. A start with 1,000 tenants takes a minute of them. */
   statusQps: 20,
-  statusBurst: 20,
   /** How often what a member says of the tenants is asked for, and how often one tenant's status is written at most. */
   statusMs: 10_000,
   /** How long the member may take for its answer. */

@@ -1,1 +1,3 @@
+export { Directory } from './directory.ts';
 export { runSync } from './program.ts';
+export { Sync } from './sync.ts';

@@ -47,9 +47,9 @@ export const tenants = listCommand(TENANTS, {
   args: [
     new Argument(
       '[what]',
-      'tenants to list; or check, which reads files, or token, which makes one: both ask no server',
+      'tenants to list; or check, which reads files, or token, which makes one: both ask no server; or sync, a program (isthmus tenants sync --help)',
     )
-      .choices(['check', 'token'])
+      .choices(['check', 'token', 'sync'])
       .argParser((text: string) => text),
     new Argument('[more...]', 'further tenants; files to check, or directories of them; the tenant of a token'),
   ],

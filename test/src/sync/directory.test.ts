@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { startAdmission } from '@isthmus/admission';
+import { Directory, Sync } from '@isthmus/tenants-sync';
+import { planeEvents } from '@isthmus/tunnel';
+import { type Scope, scoped, tempDir, until } from '../harness/index.ts';
+
+type Source = ReturnType<ConstructorParameters<typeof Sync>[0]['sources']>[number];
+
+/** A sync of objects that a test puts there, and a member that reads its directory. */
+async function synced(scope: Scope) {
+  const dir = await tempDir(scope);
+  const objects = new Map<string, Source>();
+  const faults = new Map<string, string | undefined>();
+  let now = 0;
+  const start = async () => {
+    const sync = new Sync({
+      directory: new Directory(dir),
+      stores: { own: () => undefined, labelled: () => undefined },
+      sources: (name) => [objects.get(name) ?? []].flat(),
+      graceMs: 1000,
+      now: () => now,
+      changed: (name, verdict) => void faults.set(name, verdict?.fault),
+    });
+    await sync.load(() => {});
+    return sync;
+  };
+  let sync = await start();
+  const files = () => readdirSync(dir).filter((name) => name.endsWith('.yaml'));
+  return {
+    ...{ dir, files, faults },
+    put(name: string, created: number, fields: object) {
+      const [namespace = '', object = ''] = name.split('/');
+      const source = { kind: 'Tenant', namespace, name: object, created, generation: 1, atOnce: false } as const;
+      objects.set(name, { ...source, fields: { ...fields } });
+      sync.changed(name);
+    },
+    remove(name: string) {
+      const gone = objects.get(name);
+      objects.delete(name);
+      sync.changed(name, gone);
+    },
+    flush: () => sync.flush(),
+    wait: (ms: number) => {
+      now += ms;
+    },
+    restart: async () => {
+      sync = await start();
+    },
+    async member() {
+      const closing = { defer: (close: () => void) => scope.defer(close) };
+      const bundles = { agent: '', caller: '' };
+      const own = { ...{ dir, closing, bundles, events: planeEvents() }, rememberMs: 0, tokensOf: [], pollMs: 20 };
+      return await startAdmission(own);
+    },
+  };
+}
+
+const tokens = (issuer: string) => ({
+  callers: [{ tokens: { issuer, audience: 'isthmus', jwksUrl: 'https://issuer.example/keys' } }],
+});
+
+describe('the directory of a sync', () => {
+  test(
+    'has each tenant as its object says, in force at members, until the grace after its end is over',
+    scoped(async (scope) => {
+      const { put, remove, flush, wait, files, member } = await synced(scope);
+      put('acme/prod', 1, tokens('https://a.example'));
+      await flush();
+      const { tenants } = await member();
+      assert.equal(tenants.get('acme-prod')?.file.callers?.length, 1);
+      remove('acme/prod');
+      await flush();
+      wait(999);
+      await flush();
+      assert.deepEqual(files(), ['acme.prod.yaml']);
+      put('acme/prod', 2, tokens('https://b.example'));
+      await flush();
+      wait(2);
+      await flush();
+      await until(() => tenants.get('acme-prod')?.file.callers?.[0]?.tokens?.issuer === 'https://b.example');
+      remove('acme/prod');
+      wait(1000);
+      await flush();
+      wait(1000);
+      await flush();
+      await until(() => tenants.size === 0);
+    }),
+  );
+
+  test(
+    'keeps the last good state of an object that cannot be used, also over a restart',
+    scoped(async (scope) => {
+      const { put, flush, faults, member, restart } = await synced(scope);
+      put('acme/prod', 1, tokens('https://a.example'));
+      await flush();
+      put('acme/prod', 1, { callers: [{ port: 0 }] });
+      await flush();
+      assert.match(faults.get('acme/prod') ?? '', /^acme\.prod\.yaml:\d+: callers\[0\]\.port: expected a port/);
+      await restart();
+      put('acme/prod', 1, { callers: [{ port: 0 }] });
+      await flush();
+      const { tenants } = await member();
+      assert.equal(tenants.get('acme-prod')?.file.callers?.[0]?.tokens?.issuer, 'https://a.example');
+    }),
+  );
+
+  test(
+    'gives what two objects claim to the older, and to the other once it is free',
+    scoped(async (scope) => {
+      const { put, remove, flush, wait, faults, files } = await synced(scope);
+      put('a/later', 2, { tenant: 'wanted', ...tokens('https://a.example') });
+      put('z/older', 1, { tenant: 'wanted', ...tokens('https://z.example') });
+      await flush();
+      assert.deepEqual(files(), ['z.older.yaml']);
+      assert.match(faults.get('a/later') ?? '', /wanted/);
+      remove('z/older');
+      wait(1000);
+      await flush();
+      wait(1000);
+      await flush();
+      await flush();
+      assert.deepEqual(files(), ['a.later.yaml']);
+    }),
+  );
+
+  test(
+    'is not a place for the names of other files, for sockets, or for files of others',
+    scoped(async (scope) => {
+      const { put, flush, faults, files, dir, restart } = await synced(scope);
+      writeFileSync(join(dir, 'own.yaml'), 'tenant: own\n');
+      put('acme/path', 1, { callers: [{ certificates: { ca: '/etc/shadow', names: ['x'] } }] });
+      put('acme/socket', 1, { callers: [{ unixSocket: '/run/x.sock' }] });
+      await flush();
+      await restart();
+      await flush();
+      assert.match(faults.get('acme/path') ?? '', /callers\[0\]\.certificates\.ca/);
+      assert.match(faults.get('acme/socket') ?? '', /an object cannot have a socket/);
+      assert.deepEqual(files(), ['own.yaml']);
+      assert.ok(!existsSync('/run/x.sock'));
+    }),
+  );
+});
