@@ -11,6 +11,7 @@ import {
 import {
   type Accept,
   type AgentHello,
+  Allowances,
   agentService,
   fromTheStart,
   GrpcServer,
@@ -27,7 +28,6 @@ import {
   refusedWhere,
   type StrangerMessage,
   strangerText,
-  TenantAllowances,
   upgradeServer,
 } from '@isthmus/transport';
 import { type DialRequest, NotAuthorised, type Observation } from '@isthmus/tunnel';
@@ -208,7 +208,7 @@ export class AgentPort {
   readonly #options: AgentPortOptions;
   readonly #sessions: SessionTable;
   readonly #policies = new Policies();
-  readonly #allowances = new TenantAllowances();
+  readonly #allowances = new Allowances();
   readonly #grpc: GrpcServer;
   #unwatch = () => {};
 

@@ -158,6 +158,7 @@ describe('membership', () => {
       for (const { hubId, draining } of hubs) seen.set(hubId, draining);
     };
     new Control(stream, {
+      lineBytes: TRANSPORT.hubLineBytes,
       receive: (message) => {
         heard++;
         if (message.type === 'membership') told(message.hubs);

@@ -181,8 +181,10 @@ export const TRANSPORT = {
   hubsInMessage: 128,
   /** Rules in a list of dial rules, and ports or callers of a rule: as many as a tenant's file may have. */
   ruleEntries: 1000,
-  /** The longest control message of a link: one line of JSON. */
-  controlLineBytes: 256 * 1024,
+  /** The longest control message, one line of JSON, from an agent, a gateway or `isthmus hold`: a token. The dearest takes 2 ms to read, of 256 KiB .2 s. */
+  controlLineBytes: 32 * 1024,
+  /** The same from a hub to its agent, which trusts it: dial rules. */
+  hubLineBytes: 256 * 1024,
   /**
    * How many control messages a link accepts at once. A message takes about 20 microseconds, so a burst takes 20 ms. Hubs send changes at most ten
    * times a second, even if thousands of hubs restart.
@@ -193,16 +195,17 @@ export const TRANSPORT = {
   /** Each of these many bytes makes a control message cost as much as one more. */
   controlBytesAMessage: 2 * 1024,
   /**
-   * What the links of one tenant's agents at a hub, or of its `isthmus hold` at a gateway, may say at once, in control messages. Beyond it, each link
-   * is read more slowly, and nothing is lost. All agents of a large tenant that renew their tokens within a minute stay below it.
+   * What the links of one tenant's agents at a hub, of its `isthmus hold` at a gateway, or of gateways with one certificate at a hub may say at
+   * once, in control messages. Beyond it, each link is read more slowly, and nothing is lost. All agents of a large tenant that renew their tokens
+   * within a minute stay below it.
    */
-  tenantMessagesAtOnce: 4000,
+  senderMessagesAtOnce: 4000,
   /** The same per second after a burst: they take a hundredth of a processor. */
-  tenantMessagesPerSecond: 400,
-  /** How long a link whose tenant has said too much is not read. Then it may say one thing: one that says little is not late. In milliseconds. */
+  senderMessagesPerSecond: 400,
+  /** How long a link whose sender has said too much is not read. Then it may say one thing: one that says little is not late. In milliseconds. */
   controlRestMs: 1000,
-  /** Tenants whose control messages are counted, the last that said something. */
-  controlTenants: 10_000,
+  /** Senders whose control messages are counted, the last that said something. */
+  controlSenders: 10_000,
   /** Questions of operators that each side of a link may have open. */
   asks: 64,
   /** The longest answer of a member to an operator's question, in bytes of JSON: a list of 30,000 sessions. */

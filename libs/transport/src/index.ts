@@ -13,6 +13,7 @@ export { type ProxyFor, proxyFromEnvironment, throughProxy } from './http-proxy.
 export { AgentLimitError, type IdentifierLimits, parseIdentifiers, type Reach, refusedWhere } from './identifiers.ts';
 export { LinkClient } from './link/client.ts';
 export {
+  Allowances,
   Control,
   type ControlMessage,
   type CutMessage,
@@ -21,7 +22,6 @@ export {
   type MembershipMessage,
   type PolicyRules,
   type StrangerMessage,
-  TenantAllowances,
 } from './link/control.ts';
 export { requestHoldLink } from './link/hold.ts';
 export { LinkServer } from './link/server.ts';

@@ -26,6 +26,7 @@ import {
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { LinkClient, type LinkClientOptions } from './link/client.ts';
+import { Allowances } from './link/control.ts';
 import { LinkServer } from './link/server.ts';
 import { misledText } from './link/stranger.ts';
 import { fromTheStart, type Listener, listen } from './listen.ts';
@@ -317,12 +318,14 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
   if (path !== undefined && tenantsOf)
     throw new Error('a unix socket does not show for which tenants a gateway may dial');
   const links = new Set<LinkServer>();
+  const allowances = new Allowances();
   let draining = false;
   const accept = (socket: Socket, peer: string, { dial, attach, answer }: Permitted) => {
     const link = new LinkServer({
       socket,
       peer,
       role: 'hub',
+      allowance: allowances.of(peer),
       ...(hubId !== undefined && { hubId }),
       dial,
       attach,

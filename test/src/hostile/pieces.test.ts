@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
-import { anyoneOf, connectEdge, LinkClient, LinkServer, requestLink } from '@isthmus/transport';
+import { anyoneOf, connectEdge, LinkClient, LinkServer, requestLink, TRANSPORT } from '@isthmus/transport';
 import { DialError, planeEvents } from '@isthmus/tunnel';
 import { Scope } from '../harness/index.ts';
 import { bytesHandled } from './counts.ts';
@@ -62,9 +62,9 @@ const CONTROL = block([
   [':authority', 'link'],
 ]);
 
-/** A control line of 240 KB without its end, and then more of it, byte by byte. */
-function endlessLine(): Buffer[] {
-  const line = Array.from({ length: 16 }, () => frame(TYPE.DATA, 0, 1, BEGUN));
+/** A control line without its end, of whole frames, and then more of it, byte by byte, up to its bound. */
+function endlessLine(bound: number): Buffer[] {
+  const line = Array.from({ length: Math.floor((bound - PIECES) / BEGUN.length) }, () => frame(TYPE.DATA, 0, 1, BEGUN));
   const bytes = Array.from({ length: PIECES }, () => frame(TYPE.DATA, 0, 1, Buffer.from('x')));
   return [...line, ...bytes];
 }
@@ -79,7 +79,7 @@ test('a control line in 12,000 pieces costs a hub no more than its bytes', async
   const client = new LinkClient({ socket, peer: 'agent rogue', events: planeEvents() });
   scope.defer(() => client.destroy(new Error('test over')));
   await receive(socket, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block([[':status', '200']])));
-  const pieces = endlessLine();
+  const pieces = endlessLine(TRANSPORT.controlLineBytes);
   const handled = await bytesHandled(() => receive(socket, ...pieces));
   assert.equal(client.usable, true, 'the line is within its bound');
   linear(handled, total(pieces));
@@ -95,7 +95,7 @@ test('a control line in 12,000 pieces costs an agent no more than its bytes', as
     ended = true;
   });
   await receive(socket, PREFACE, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, CONTROL));
-  const pieces = endlessLine();
+  const pieces = endlessLine(TRANSPORT.hubLineBytes);
   const handled = await bytesHandled(() => receive(socket, ...pieces));
   assert.equal(ended, false, 'the line is within its bound');
   linear(handled, total(pieces));
@@ -109,7 +109,7 @@ test('a control line that outgrows its bound ends the link at the bound', async 
   let sent = 0;
   for (; client.usable && sent < 1 << 20; sent += BEGUN.length) await receive(socket, frame(TYPE.DATA, 0, 1, BEGUN));
   assert.match((await client.closed).message, /control message too long/);
-  assert.ok(sent <= 256 * 1024 + BEGUN.length, `${sent} bytes`);
+  assert.ok(sent <= TRANSPORT.controlLineBytes + BEGUN.length, `${sent} bytes`);
 });
 
 test('the head of a CONNECT request in 12,000 pieces costs no more than its bytes', async () => {

@@ -152,6 +152,7 @@ export class LinkClient implements NextHopConnection {
       else this.destroy(new Error(`it refuses this link: ${reasonOf(why)}`));
     });
     this.#control = new Control(stream, {
+      lineBytes: TRANSPORT.controlLineBytes,
       allowance: options.allowance,
       receive,
       refused: (error) => events.emit('refused', where, peer, error),

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { callerName, type Dial, DialError, type DialRequest, type Principal } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import {
+  Allowances,
   Control,
   type ControlMessage,
   encodeControl,
@@ -13,7 +14,6 @@ import {
   readMembership,
   readPolicy,
   readStranger,
-  TenantAllowances,
 } from './control.ts';
 import type { LinkServerOptions } from './server.ts';
 import { link, request } from './testing.ts';
@@ -25,6 +25,7 @@ async function hear(...lines: (string | Buffer)[]) {
   const refused: string[] = [];
   const failed: string[] = [];
   new Control(stream, {
+    lineBytes: TRANSPORT.controlLineBytes,
     receive: (message) => heard.push(message),
     refused: ({ message }) => refused.push(message),
     fault: assert.ifError,
@@ -89,21 +90,29 @@ test('nothing is heard behind what ends the link', async () => {
 
 test("a tenant that says too much on all its links is read slowly, and nothing is lost; another tenant's is read at once", (context) => {
   context.mock.timers.enable({ apis: ['setTimeout'] });
-  const allowances = new TenantAllowances();
+  const allowances = new Allowances();
   const drain = encodeControl({ type: 'drain' });
   const say = (tenant: string, messages: number) => {
     const stream = new PassThrough();
     let heard = 0;
     const allowance = allowances.of(tenant);
     const receive = () => void heard++;
-    new Control(stream, { allowance, receive, refused: assert.ifError, fault: assert.ifError, fail: assert.ifError });
+    const lineBytes = TRANSPORT.controlLineBytes;
+    new Control(stream, {
+      lineBytes,
+      allowance,
+      receive,
+      refused: assert.ifError,
+      fault: assert.ifError,
+      fail: assert.ifError,
+    });
     stream.write(drain.repeat(messages));
     return { heard: () => heard };
   };
   const since = performance.now();
   const most = () => {
-    const { tenantMessagesAtOnce, tenantMessagesPerSecond } = TRANSPORT;
-    return tenantMessagesAtOnce + (tenantMessagesPerSecond * (performance.now() - since)) / 1000;
+    const { senderMessagesAtOnce, senderMessagesPerSecond } = TRANSPORT;
+    return senderMessagesAtOnce + (senderMessagesPerSecond * (performance.now() - since)) / 1000;
   };
   const links = Array.from({ length: 40 }, () => say('loud', 500));
   const heard = () => links.reduce((sum, link) => sum + link.heard(), 0);

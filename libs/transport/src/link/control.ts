@@ -289,18 +289,20 @@ export function encodeControl(message: ControlMessage): string {
   return `${JSON.stringify(message)}\n`;
 }
 
-/** What the links of each tenant may say together. */
-export class TenantAllowances {
-  readonly #tenants = new LruMap<string, Allowance>(TRANSPORT.controlTenants);
+/** What the links of each tenant, or of each gateway's certificate, may say together. */
+export class Allowances {
+  readonly #senders = new LruMap<string, Allowance>(TRANSPORT.controlSenders);
 
-  of(tenant: string): Allowance {
-    const { tenantMessagesAtOnce: atOnce, tenantMessagesPerSecond: perSecond } = TRANSPORT;
-    return getOrPut(this.#tenants, tenant, () => new Allowance({ atOnce, perSecond }));
+  of(sender: string): Allowance {
+    const { senderMessagesAtOnce: atOnce, senderMessagesPerSecond: perSecond } = TRANSPORT;
+    return getOrPut(this.#senders, sender, () => new Allowance({ atOnce, perSecond }));
   }
 }
 
 interface ControlOptions {
-  /** Of the peer's tenant, for all its links. Once it is spent, the link rests after each message. Unset: the peer is trusted. */
+  /** The longest message from the other side. */
+  readonly lineBytes: number;
+  /** Of the peer's tenant or certificate, for all its links. Once it is spent, the link rests after each message. Unset: the peer is trusted. */
   readonly allowance?: Allowance | undefined;
   /** Called with each message. */
   readonly receive: (message: ControlMessage) => void;
@@ -380,7 +382,7 @@ export class Control {
     this.#isShort();
   }
 
-  /** Its tenant has said too much. What is not read waits at the peer. */
+  /** Its sender has said too much. What is not read waits at the peer. */
   #restBefore(unread: Buffer): void {
     this.#stream.pause();
     this.#rest = setTimeout(() => {
@@ -391,7 +393,7 @@ export class Control {
   }
 
   #isShort(): boolean {
-    if (this.#begun.length <= TRANSPORT.controlLineBytes) return true;
+    if (this.#begun.length <= this.#options.lineBytes) return true;
     this.#options.fail(new Error('control message too long'));
     return false;
   }

@@ -8,7 +8,7 @@ import { CALLERS_GROWTH } from '../grpc/server.ts';
 import { answerLast, ask, fieldOf, HeadLate, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
 import { type Accept, fromTheStart, HOLD_REQUEST } from '../listen.ts';
 import { peerOf } from '../tls/certificate.ts';
-import { TenantAllowances } from './control.ts';
+import { Allowances } from './control.ts';
 import { TENANT_FIELD } from './head.ts';
 import { LinkServer } from './server.ts';
 
@@ -50,7 +50,7 @@ export class HoldLinks {
   readonly #links = new RandomSet<LinkServer>();
   /** How many of them each tenant has, those that are being opened too. */
   readonly #ofTenant = new Map<string, number>();
-  readonly #allowances = new TenantAllowances();
+  readonly #allowances = new Allowances();
   #leaving = false;
 
   constructor(options: HoldLinksOptions) {

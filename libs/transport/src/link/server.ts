@@ -440,6 +440,7 @@ export class LinkServer {
     stream.once('close', () => this.destroy(new Error('control stream ended')));
     const { role, events, peer, allowance } = this.#options;
     this.#control = new Control(stream, {
+      lineBytes: role === 'agent' ? TRANSPORT.hubLineBytes : TRANSPORT.controlLineBytes,
       allowance,
       receive: (message) => this.#receive(message),
       refused: (error) => events.emit('refused', `${role} link`, peer, error),
