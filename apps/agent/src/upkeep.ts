@@ -1,5 +1,5 @@
 import { type Clock, guarding } from '@isthmus/runtime';
-import { type HubMember, type MembershipMessage, strangerText } from '@isthmus/transport';
+import type { HubMember, MembershipMessage } from '@isthmus/transport';
 import { formatDestination, type PlaneEvents } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
@@ -227,20 +227,19 @@ export class Upkeep {
         timeout: attempt.timeout,
         signal: this.#stopping.signal,
       });
-      const stranger = this.#stranger(uplink, attempt);
-      if (stranger !== undefined) {
-        uplink.destroy(new Error(stranger));
-        this.#reporterOf(link.place)?.stranger(link.place, uplink.serverId, uplink.plane);
-        throw new Error(stranger);
+      const other = this.#ofAnotherPlane(uplink, attempt);
+      if (other) {
+        uplink.destroy(other);
+        throw other;
       }
       const refusal = this.#refusal(uplink, attempt);
       if (refusal === undefined) this.#adopt(uplink, link);
       else {
         this.#end(link);
         uplink.destroy(new Error(refusal));
-        // That may have been by way of any configured server.
-        for (const missed of attempt.better || attempt.configured ? [attempt] : this.#servers)
-          this.#reconnect.missed(missed, isInPlane(this.#staying));
+        if (attempt.better || attempt.configured) this.#reconnect.missed(attempt, isInPlane(this.#staying));
+        // Otherwise nothing would keep it from asking there again at once.
+        else this.#reconnect.failed(attempt, link.place, this.#connected);
       }
     } catch (error) {
       this.#end(link);
@@ -249,13 +248,6 @@ export class Upkeep {
       this.#reconnect.end(attempt);
     }
     this.look();
-  }
-
-  /** A hub that reported this address, which is of its plane, and that stays to hear of it. */
-  #reporterOf(place: string): Uplink | undefined {
-    const reports = ({ uplink, report }: ServerLink) =>
-      uplink && !uplink.leaving && report && [...report.hubs.values()].some((hub) => placeOf(hub) === place);
-    return [...this.#links].find(reports)?.uplink;
   }
 
   async #serverOf({ place, configured, calm }: Attempt): Promise<ServerAddress> {
@@ -273,19 +265,12 @@ export class Upkeep {
     return undefined;
   }
 
-  /**
-   * Says who answers at the address that a hub reported, if it is no hub of that plane. Its callers are not those of this agent. Planes may have
-   * the same name, so hubs whose registry answers must know it: they soon do if it has started there under another id.
-   */
-  #stranger({ serverId, plane }: Uplink, { configured, place }: Attempt): string | undefined {
+  /** The address that a hub reported may lead to a server of another plane, whose callers are not those of this agent. */
+  #ofAnotherPlane({ serverId, plane }: Uplink, { configured }: Attempt): Error | undefined {
     const planes = [...this.uplinks.map((uplink) => uplink.plane), this.#lastPlane].filter((name) => name !== '');
-    const { hubs: known, registry } = this.#membership;
-    const isKnown = registry !== 'answers' || known.some(({ hubId }) => hubId === serverId);
-    if (configured || planes.length === 0 || (planes.includes(plane) && isKnown)) return undefined;
-    const hubs = known.filter((hub) => placeOf(hub) === place);
-    const [first = ''] = planes;
-    const ours = planes.includes(plane) ? plane : first;
-    return strangerText({ serverId, plane, unreported: !isKnown }, { hubs, plane: ours });
+    if (configured || planes.length === 0 || planes.includes(plane)) return undefined;
+    const whose = plane === '' ? 'no plane' : `plane ${plane}`;
+    return new Error(`server ${serverId} of ${whose} answers where a hub of plane ${planes[0]} should`);
   }
 
   #adopt(uplink: Uplink, link: ServerLink): void {

@@ -133,8 +133,6 @@ export interface Uplink {
   /** Whether the server is leaving, or the agent is leaving it: another one has or should have replaced it, and its tunnels still run. */
   readonly leaving: boolean;
   readonly closed: Promise<Error | undefined>;
-  /** Tells a hub which server, of which plane, answers at an address of its own plane. */
-  stranger(address: string, serverId: string, plane: string): void;
   /** Asks the server to dial elsewhere while it can. */
   drain(): void;
   /** Leaves a hub that another one has replaced: drains, and ends when its tunnels have. */
@@ -280,7 +278,6 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     get leaving() {
       return leaving;
     },
-    stranger: (...what) => link.sendStranger(...what),
     drain: () => link.drain(),
     leave() {
       leaving = true;
@@ -326,7 +323,6 @@ async function packetUplink(server: ServerAddress, socket: Socket, options: Upli
     get open() {
       return served.open;
     },
-    stranger() {},
     drain: () => served.drain(),
     // ANP's servers share no plane, so each of them is needed.
     leave() {},

@@ -7,7 +7,7 @@ import { Directory, memoryRegistry } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
 import { until } from '@isthmus/runtime/testing';
 import { LinkServer, parseIdentifiers, refusedWhere, requestLink } from '@isthmus/transport';
-import { NotAuthorised, noTracer, notAuthorisedIn, planeEvents } from '@isthmus/tunnel';
+import { NotAuthorised, noTracer, planeEvents } from '@isthmus/tunnel';
 import { AgentAdmission, RenewalRates, SessionGrant } from './agent-admission.ts';
 import { hub } from './hub.ts';
 import type { SessionTable } from './sessions.ts';
@@ -265,23 +265,6 @@ async function tokenHub(context: TestContext, texts: Readonly<Record<string, str
   };
   return { running, events, session, verified, refused };
 }
-
-test('what an agent says of an address is told under its principal', { timeout: 60_000 }, async (context) => {
-  const { running, events, session } = await tokenHub(context, { 'a.yaml': 'tenant: a' });
-  const told: unknown[] = [];
-  events.on(
-    'refused',
-    (where, remote, error) => void told.push([where, remote, notAuthorisedIn(error)?.principal?.tenant]),
-  );
-  const { link } = await session('a', 'a0');
-  running.membership([]);
-  // What an agent says before its control stream is open is lost.
-  await until(() => {
-    link.sendStranger('10.0.0.1:8091', 'x', '');
-    return told.length > 0;
-  });
-  assert.deepEqual(told[0], ['addresses', '10.0.0.1:8091', 'a']);
-});
 
 test('sessions of a tenant that all renew at once keep none of another from it', {
   timeout: 60_000,

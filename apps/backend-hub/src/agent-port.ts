@@ -26,11 +26,9 @@ import {
   pingAtRest,
   type Reach,
   refusedWhere,
-  type StrangerMessage,
-  strangerText,
   upgradeServer,
 } from '@isthmus/transport';
-import { type DialRequest, NotAuthorised, type Observation } from '@isthmus/tunnel';
+import type { DialRequest, Observation } from '@isthmus/tunnel';
 import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
 import { HUB } from './defaults.ts';
 import { Membership, Policies } from './membership.ts';
@@ -321,7 +319,6 @@ export class AgentPort {
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
         else if (message.type === 'credential') void sessionGrant?.renew(message.token, taken);
-        else if (message.type === 'stranger') this.#told(message, agent);
       },
     });
     const quit = this.membership.add(link);
@@ -332,17 +329,6 @@ export class AgentPort {
     const remote = remoteOf(socket);
     const said = { agentId, identifiers, protocol, remote, ...(instance !== undefined && { instance }) };
     const sessionGrant = this.#begin(sessionId, agent, said, link, socket);
-  }
-
-  /** An agent says who answers at an address. It is believed of the addresses of this plane's hubs, and only that another answers there. */
-  #told({ address: told, serverId, plane: theirs }: StrangerMessage, { grant }: AdmittedAgent): void {
-    const { plane, observation } = this.#options;
-    const hubs = this.membership.at(told);
-    const known = theirs === plane && this.membership.has(serverId);
-    if (!hubs[0] || known) return;
-    const text = strangerText({ serverId, plane: theirs }, { hubs, plane });
-    const error = new NotAuthorised(text, { principal: grant?.principal });
-    observation.events.emit('refused', 'addresses', hubs[0].address, error);
   }
 
   /** Begins the session of an agent. It ends when the agent's credential does not stand any more, or when it claims more than it may. */

@@ -47,11 +47,4 @@ export const HUB = {
    * gateways, whose copies may be slightly older, know it too.
    */
   moveLookMs: 150,
-  /**
-   * How long tunnels may take to finish after another process has registered under this hub's id. No signal ends this process then, and gateways
-   * know only its successor.
-   */
-  supersededGraceMs: 30_000,
-  /** How long a hub whose id is free again waits before it retries to listen. */
-  listenAgainMs: 5000,
 };

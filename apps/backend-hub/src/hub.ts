@@ -1,7 +1,6 @@
 import type { SessionMove } from '@isthmus/admin';
 import type { Change, Directory, HubRecord, HubRegistration, Registry } from '@isthmus/directory';
 import type { Hub } from '@isthmus/plane';
-import { within } from '@isthmus/runtime';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
 import {
@@ -10,107 +9,13 @@ import {
   agentKey,
   type Dial,
   type GatewayLoss,
-  inWords,
-  type PlaneEvents,
   pipeline,
   type Question,
   type SessionInfo,
 } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
-import { HUB } from './defaults.ts';
 import { hubAttach, hubStages } from './pipeline.ts';
 import { giveUpSessions, SessionTable, sessionsAtOtherHubs } from './sessions.ts';
-
-interface SuccessionOptions {
-  readonly hubId: string;
-  readonly events: PlaneEvents;
-  /** Sends agents to other hubs. Resolves when no tunnel is left. */
-  readonly drain: () => Promise<void>;
-  /** Ends the tunnels that still run. */
-  readonly destroy: (reason: Error) => void;
-  /** Closes all ports and links. */
-  readonly shut: () => Promise<void>;
-  /** Starts again, as a new process of this hub would. */
-  readonly begin: () => Promise<void>;
-}
-
-/** Makes a hub give way when another process registers under its id, and come back when that process has ended. */
-export class Succession {
-  readonly #options: SuccessionOptions;
-  #superseded = false;
-  #detail = 'not yet registered';
-  /** Resolves when this hub's agents have left after it gave way. */
-  #gaveWay: Promise<void> = Promise.resolve();
-  #reclaiming: Promise<void> | undefined;
-  /** The hub is stopping, and does not come back. */
-  #ending = false;
-
-  constructor(options: SuccessionOptions) {
-    this.#options = options;
-  }
-
-  get superseded(): boolean {
-    return this.#superseded;
-  }
-
-  get check(): Check {
-    return { name: 'registration', ok: !this.#superseded, detail: this.#detail };
-  }
-
-  /** Stores the registry's last report about the registration. */
-  tell(detail: string): void {
-    this.#detail = detail;
-  }
-
-  /** Call when another process has registered under this hub's id. Agents move there, because gateways find no session here. */
-  giveWay(): void {
-    const { events } = this.#options;
-    this.#gaveWay = this.#leave().catch((error) => void events.emit('fault', 'succession', '', error));
-  }
-
-  /** Call when no other process runs under this hub's id. */
-  reclaim(): void {
-    if (this.#superseded) this.#reclaiming ??= this.#comeBack();
-  }
-
-  end(): void {
-    this.#ending = true;
-  }
-
-  async #leave(): Promise<void> {
-    const { hubId, drain, destroy } = this.#options;
-    this.#lose(
-      `another process was started under --server-id ${hubId}, and agents are sent there until it ends: ${this.#detail}`,
-    );
-    await within(drain(), HUB.supersededGraceMs);
-    destroy(new Error(`hub ${hubId} runs in another process`));
-  }
-
-  async #comeBack(): Promise<void> {
-    const { shut, begin } = this.#options;
-    await this.#gaveWay;
-    try {
-      await shut();
-      if (this.#ending) return;
-      this.#superseded = false;
-      this.#detail = 'its id is its own again';
-      this.#reclaiming = undefined;
-      await begin();
-      // What was closed meanwhile is what there was before.
-      if (this.#ending) await shut();
-    } catch (error) {
-      this.#reclaiming = undefined;
-      this.#lose(`it cannot listen again: ${inWords(error)}`);
-      setTimeout(() => this.reclaim(), HUB.listenAgainMs).unref();
-    }
-  }
-
-  #lose(detail: string): void {
-    this.#superseded = true;
-    this.#detail = detail;
-    this.#options.events.emit('registry', 'down', detail);
-  }
-}
 
 export interface HubOptions extends AgentPortOptions {
   readonly zone: string;
@@ -145,43 +50,29 @@ class RunningHub implements Hub {
   #record: HubRecord;
   /** Unset until its ports listen. */
   #registration: HubRegistration | undefined;
-  #sessions: SessionTable;
-  #agents: AgentPort;
+  readonly #sessions: SessionTable;
+  readonly #agents: AgentPort;
   #peers: PeerServer | undefined;
   #leaving = false;
   #drained: Promise<void> | undefined;
   /** The plane's hubs, as last reported. */
   #hubs: readonly HubRecord[] = [];
-  readonly #succession: Succession;
+  readonly #superseded = Promise.withResolvers<Error>();
+  /** Whether another process has taken this hub's record. */
+  #isSuperseded = false;
+  #detail = 'not yet registered';
 
   constructor(options: HubOptions) {
     this.#options = options;
     this.hubId = options.hubId;
-    [this.#record, this.#sessions, this.#agents] = this.#term();
-    // A hub that begins anew has another table.
-    const way = { observation: options.observation, manyTenants: options.tenancy !== undefined };
-    this.dial = pipeline(hubStages({ ...way, session: (request) => this.#sessions.dial(request) }));
-    this.attach = hubAttach({ ...way, session: (request) => this.#sessions.attach(request) });
-    this.#succession = new Succession({
-      hubId: this.hubId,
-      events: options.observation.events,
-      drain: () => this.#drainOnce(),
-      destroy: (reason) => this.#sessions.destroy(reason),
-      shut: () => this.#shut(),
-      begin: () => this.#begin(),
-    });
-  }
-
-  /** Creates what a hub needs, at its start and when its id is free again. */
-  #term(): [HubRecord, SessionTable, AgentPort] {
-    const { hubId, zone, changed, observation, advertiseAddress, advertiseAgentAddress } = this.#options;
-    const { events } = observation;
+    const { zone, changed, observation, advertiseAddress, advertiseAgentAddress } = options;
     const incarnation = Date.now();
     const addresses = { peerAddress: advertiseAddress, agentAddress: advertiseAgentAddress };
-    const sessions = new SessionTable({
-      hubId,
+    this.#record = { hubId: this.hubId, zone, incarnation, draining: false, ...addresses };
+    this.#sessions = new SessionTable({
+      hubId: this.hubId,
       incarnation,
-      events,
+      events: observation.events,
       changed,
       // The first agent arrives after the tick of the event loop in which the last port listens and the hub registers.
       registration: {
@@ -189,8 +80,10 @@ class RunningHub implements Hub {
         withdraw: (sessionId, version) => this.#registration?.withdraw(sessionId, version),
       },
     });
-    const record = { hubId, zone, incarnation, draining: false, ...addresses };
-    return [record, sessions, new AgentPort(this.#options, sessions)];
+    this.#agents = new AgentPort(options, this.#sessions);
+    const way = { observation, manyTenants: options.tenancy !== undefined };
+    this.dial = pipeline(hubStages({ ...way, session: (request) => this.#sessions.dial(request) }));
+    this.attach = hubAttach({ ...way, session: (request) => this.#sessions.attach(request) });
   }
 
   get agentAddress(): string {
@@ -211,7 +104,7 @@ class RunningHub implements Hub {
   }
 
   get registration(): Check {
-    return this.#succession.check;
+    return { name: 'registration', ok: !this.#isSuperseded, detail: this.#detail };
   }
 
   get unopened(): readonly string[] {
@@ -266,7 +159,7 @@ class RunningHub implements Hub {
       await this.#agents.start();
       this.#register();
     } catch (error) {
-      await this.#shut();
+      await this.close();
       throw error;
     }
   }
@@ -276,33 +169,28 @@ class RunningHub implements Hub {
     const { registry, changed, observation } = this.#options;
     changed({ kind: 'hub', hub: this.#record });
     this.#registration = registry.register(this.#record, (up, detail) => {
-      this.#succession.tell(detail);
+      this.#detail = detail;
       this.#agents.membership.registry(up);
       observation.events.emit('registry', up ? 'up' : 'down', detail);
     });
-    void this.#registration.superseded.then(() => this.#succession.giveWay());
+    void this.#registration.superseded.then((by) => {
+      this.#isSuperseded = true;
+      this.#detail = takenBy(this.hubId, by);
+      this.#superseded.resolve(new Error(this.#detail));
+    });
   }
 
-  reclaim(): void {
-    this.#succession.reclaim();
-  }
-
-  async #begin(): Promise<void> {
-    [this.#record, this.#sessions, this.#agents] = this.#term();
-    this.#drained = undefined;
-    this.#leaving = false;
-    await this.start();
-    this.membership(this.#hubs);
+  get superseded(): Promise<Error> {
+    return this.#superseded.promise;
   }
 
   membership(hubs: Iterable<HubRecord>): void {
-    const { superseded } = this.#succession;
-    const own = (hub: HubRecord) => !superseded && hub.hubId === this.hubId;
+    const own = (hub: HubRecord) => !this.#isSuperseded && hub.hubId === this.hubId;
     const known = [...hubs];
     this.#hubs = known;
     // Its own state is newer than the registry's: it may drain already, and it lives even if the registry lost everything.
     const told = known.map((hub) => (own(hub) ? { ...hub, draining: this.#record.draining } : hub));
-    if (!superseded && !known.some(own)) told.push(this.#record);
+    if (!this.#isSuperseded && !known.some(own)) told.push(this.#record);
     this.#agents.membership.update(told.map(asMember));
   }
 
@@ -311,11 +199,6 @@ class RunningHub implements Hub {
   }
 
   drain(): Promise<void> {
-    this.#succession.end();
-    return this.#drainOnce();
-  }
-
-  #drainOnce(): Promise<void> {
     this.#drained ??= this.#drain();
     return this.#drained;
   }
@@ -336,11 +219,6 @@ class RunningHub implements Hub {
   }
 
   async close(): Promise<void> {
-    this.#succession.end();
-    await this.#shut();
-  }
-
-  async #shut(): Promise<void> {
     this.#sessions.destroy(new Error('hub stops'));
     await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration?.close()]);
   }
@@ -348,4 +226,15 @@ class RunningHub implements Hub {
 
 function asMember({ hubId, agentAddress: address, zone, draining, incarnation: generation }: HubRecord): HubMember {
   return { hubId, address, zone, draining, generation };
+}
+
+/** Says who has the record of a hub's id, and where. */
+function takenBy(hubId: string, by: HubRecord | undefined): string {
+  const places = [
+    by && `it started at ${new Date(by.incarnation).toISOString()}`,
+    by?.peerAddress && `gateways reach it at ${by.peerAddress}`,
+    by?.agentAddress && `agents reach it at ${by.agentAddress}`,
+  ];
+  const where = places.filter(Boolean).join(', ');
+  return `another process has taken the record of --server-id ${hubId}${where && `: ${where}`}. Give each server its own id`;
 }

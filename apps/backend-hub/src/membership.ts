@@ -1,8 +1,7 @@
 import type { Tenant } from '@isthmus/admission';
-import { canonicalHost } from '@isthmus/directory';
 import { getOrPut } from '@isthmus/runtime';
 import { encodeControl, type HubMember, type LinkClient, type PolicyRules, TRANSPORT } from '@isthmus/transport';
-import { type GatewayLoss, parseDestination } from '@isthmus/tunnel';
+import type { GatewayLoss } from '@isthmus/tunnel';
 import { HUB } from './defaults.ts';
 
 /** A link to an agent. */
@@ -23,8 +22,6 @@ export class Membership {
   /** Runs for a while after each change was sent. */
   #pause: NodeJS.Timeout | undefined;
   #hubs = new Map<string, HubMember>();
-  /** By the canonical form of their addresses. */
-  #byPlace = new Map<string | undefined, HubMember[]>();
   #current = false;
   /** What was sent last. */
   #told = { hubs: this.#hubs, current: this.#current };
@@ -32,16 +29,6 @@ export class Membership {
   /** How many links to agents there are. */
   get links(): number {
     return this.#beats.size;
-  }
-
-  has(hubId: string): boolean {
-    return this.#hubs.has(hubId);
-  }
-
-  /** The hubs that agents reach at an address, `host:port`, however it is written. */
-  at(address: string): HubMember[] {
-    const place = placeOf(address);
-    return place === undefined ? [] : (this.#byPlace.get(place) ?? []);
   }
 
   /** The number of hubs that accept agents. */
@@ -68,8 +55,6 @@ export class Membership {
   /** @param hubs all hubs there are */
   update(hubs: Iterable<HubMember>): void {
     this.#hubs = new Map([...hubs].map((hub) => [hub.hubId, hub]));
-    this.#byPlace = new Map();
-    for (const hub of this.#hubs.values()) getOrPut(this.#byPlace, placeOf(hub.address), () => []).push(hub);
     this.#tellChanges();
   }
 
@@ -150,16 +135,6 @@ export class Membership {
 
   #change(changed: readonly HubMember[], gone: readonly string[]): string {
     return encodeControl({ type: 'membership-change', current: this.#current, changed, gone });
-  }
-}
-
-/** One text for all ways to write an address; undefined for what is none. */
-function placeOf(address: string): string | undefined {
-  try {
-    const { host, port } = parseDestination(address);
-    return `${canonicalHost(host)} ${port}`;
-  } catch {
-    return undefined;
   }
 }
 

@@ -18,7 +18,6 @@ import type { TenantsPart } from './calls/tenants.ts';
 /** What an operator should fix although the program is ready. */
 export interface Notice {
   readonly kind:
-    | 'server_id'
     | 'tenant_file'
     | 'nodes'
     | 'certificate_expires'

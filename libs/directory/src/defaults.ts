@@ -49,11 +49,6 @@ export const DIRECTORY = {
   quarantineReason: 500,
   /** Time between two requests of a process for the list of members. The answer is small. */
   rosterMs: 5_000,
-  /**
-   * How long a process that was killed may stay listed. For so long after the start, a member with this process's id may be its
-   * predecessor, and gives no warning.
-   */
-  echoMs: 20_000,
   /** Age from which this process's own record of membership was not renewed: the registry takes no writes, and its list is incomplete. */
   lateMs: 8_000,
   /** How often a hub renews its record in Redis. */

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
-import { EventEmitter } from 'node:events';
 import { beforeEach, describe, it, type TestContext, test } from 'node:test';
 import { changed, until } from '@isthmus/runtime/testing';
-import type { PlaneEvents } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import { Directory } from './directory.ts';
 import { type Following, follow, Roster } from './follow.ts';
@@ -139,14 +137,14 @@ function member(memberId: string, since: number): Member {
   return { memberId, since, roles: ['hub'], adminAddress: `h:${since}`, host: 'h', version: '1', zone: '' };
 }
 
-const nobody = { looked() {}, freed() {} };
+const nobody = { looked() {} };
 
-/** A registry, and a roster of it that asks every few milliseconds, and says at once who has its process's id. */
+/** A registry, and a roster of it that asks every few milliseconds. */
 function begun(t: TestContext, options: Partial<ConstructorParameters<typeof Roster>[1]> = {}) {
-  const times = changed(DIRECTORY, { rosterMs: 5, echoMs: 0 });
+  const times = changed(DIRECTORY, { rosterMs: 5 });
   const registry = memoryRegistry();
   const own = member('a', 1);
-  const roster = new Roster(registry, { own, events: new EventEmitter(), ...nobody, ...options });
+  const roster = new Roster(registry, { own, ...nobody, ...options });
   t.after(() => {
     roster.close();
     times[Symbol.dispose]();
@@ -160,27 +158,6 @@ function noted() {
   const looked = (members: readonly Member[]) => void told.push(members.map(({ memberId }) => memberId).join());
   return { told, looked };
 }
-
-test('the roster reports another process with the same id, and when it is gone', { timeout: 60_000 }, async (t) => {
-  const events: PlaneEvents = new EventEmitter();
-  const told: (string | undefined)[] = [];
-  events.on('namesakes', (memberId, warning) => {
-    assert.equal(memberId, 'a');
-    told.push(warning);
-  });
-  const freed = Promise.withResolvers<void>();
-  const { registry, roster, own } = begun(t, { events, freed: freed.resolve });
-  registry.join(own);
-  registry.join(member('b', 2));
-  const other = registry.join(member('a', 3));
-  await until(() => told.length === 1);
-  const warning =
-    'another process uses --server-id a: on h, admin port h:3, started 1970-01-01T00:00:00.003Z. Give each server its own id';
-  assert.equal(roster.shared, warning);
-  await other.close();
-  await freed.promise;
-  assert.deepEqual([told, roster.shared], [[warning, undefined], undefined]);
-});
 
 test('the roster tells each list that it asks for', { timeout: 60_000 }, async (t) => {
   const { told, looked } = noted();

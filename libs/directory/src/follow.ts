@@ -1,4 +1,3 @@
-import type { PlaneEvents } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import type {
@@ -116,27 +115,17 @@ const INCOMPLETE = 'the registry no longer renews the record of this process: it
 
 interface RosterOptions {
   readonly own: Member;
-  readonly events: PlaneEvents;
   /** Called with each complete list that the roster asks for by itself, at regular intervals. */
   readonly looked: (members: readonly PresentMember[]) => void;
-  /** Called when no other process has this one's id any longer. */
-  readonly freed: () => void;
 }
 
-/**
- * The members of the plane, by the registry's last answer: operators see that while the registry is down. It warns when two lists in a row
- * name the same other processes with this one's --server-id, and when there are none any longer.
- */
+/** The members of the plane, by the registry's last answer: operators see that while the registry is down. */
 export class Roster {
   readonly #registry: Registry;
   readonly #options: RosterOptions;
-  readonly #start = performance.now();
   readonly #timer: NodeJS.Timeout;
   #closed = false;
   #last: readonly Member[] = [];
-  /** What the last list says of other processes with this one's id. Undefined: there are none. */
-  #seen: string | undefined;
-  #shared: string | undefined;
 
   constructor(registry: Registry, options: RosterOptions) {
     this.#registry = registry;
@@ -147,11 +136,6 @@ export class Roster {
   /** The last complete answer; empty before the first. */
   get last(): readonly Member[] {
     return this.#last;
-  }
-
-  /** Says which other processes have this one's id; undefined if none has. */
-  get shared(): string | undefined {
-    return this.#shared;
   }
 
   /** Asks the registry. Rejects if it does not answer, or if its answer must be incomplete. */
@@ -178,35 +162,11 @@ export class Roster {
   }
 
   async #look(): Promise<void> {
-    const { own, events, looked, freed } = this.#options;
     try {
       const members = await this.members();
-      if (this.#closed) return;
-      if (this.#isComplete(members)) looked(members);
-      if (performance.now() - this.#start < DIRECTORY.echoMs) return;
-      const seen = sameId(own, members);
-      // An emptied registry lists nobody for a moment.
-      const steady = seen === this.#seen;
-      this.#seen = seen;
-      if (!steady || seen === this.#shared) return;
-      this.#shared = seen;
-      events.emit('namesakes', own.memberId, seen);
-      if (seen === undefined) freed();
+      if (!this.#closed && this.#isComplete(members)) this.#options.looked(members);
     } catch {
       // Keep the last list.
     }
   }
-}
-
-function sameId(own: Member, members: readonly Member[]): string | undefined {
-  const others = members.filter((member) => isNamesake(member, own));
-  if (others.length === 0) return undefined;
-  const where = others.map(({ host, adminAddress, since }) => {
-    return `on ${host}, admin port ${adminAddress}, started ${new Date(since).toISOString()}`;
-  });
-  return `another process uses --server-id ${own.memberId}: ${where.join('; ')}. Give each server its own id`;
-}
-
-function isNamesake({ memberId, since, host, adminAddress }: Member, own: Member): boolean {
-  return memberId === own.memberId && (since !== own.since || host !== own.host || adminAddress !== own.adminAddress);
 }

@@ -2,7 +2,7 @@ export { type RoutingOptions, routed } from './attempts.ts';
 export { Directory, type SessionWatcher } from './directory.ts';
 export { type Following, follow, Roster } from './follow.ts';
 export { memoryRegistry } from './memory.ts';
-export { canonicalHost, keyText, type Session, type Strategy, serves } from './placement.ts';
+export { keyText, type Session, type Strategy, serves } from './placement.ts';
 export type { Change, HubRecord, HubRegistration, Member, Quarantine, Registry, SessionRecord } from './registry.ts';
 export {
   type LeftOut,

@@ -32,7 +32,7 @@ class MemoryRegistry implements Registry {
     const held = this.#replica.hub(hub.hubId)?.incarnation ?? 0;
     const later = held > hub.incarnation ? { ...hub, incarnation: held + 1 } : hub;
     const registration = new MemoryRegistration(later, (change) => this.#publish(change), state);
-    this.#registrations.get(hub.hubId)?.supersede();
+    this.#registrations.get(hub.hubId)?.supersede(later);
     this.#registrations.set(hub.hubId, registration);
     this.#publish({ kind: 'hub', hub: later });
     if (state) queueMicrotask(() => state(true, 'registered in memory'));
@@ -96,7 +96,7 @@ class MemoryRegistry implements Registry {
 }
 
 class MemoryRegistration implements HubRegistration {
-  readonly #succession = Promise.withResolvers<void>();
+  readonly #superseded = Promise.withResolvers<HubRecord>();
   readonly #publish: (change: Change) => void;
   readonly #state: StateListener | undefined;
   #hub: HubRecord;
@@ -108,8 +108,8 @@ class MemoryRegistration implements HubRegistration {
     this.#state = state;
   }
 
-  get superseded(): Promise<void> {
-    return this.#succession.promise;
+  get superseded(): Promise<HubRecord> {
+    return this.#superseded.promise;
   }
 
   announce(session: SessionRecord): void {
@@ -132,13 +132,13 @@ class MemoryRegistration implements HubRegistration {
     this.#ended = true;
   }
 
-  supersede(): void {
+  supersede(later: HubRecord): void {
     if (this.#ended) return;
     this.#ended = true;
     const { hubId, incarnation } = this.#hub;
     const detail = `hub ${hubId} has a later incarnation than ${incarnation}: this one stops writing`;
     queueMicrotask(() => this.#state?.(false, detail));
-    this.#succession.resolve();
+    this.#superseded.resolve(later);
   }
 
   #write(change: Change): void {

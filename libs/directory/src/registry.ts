@@ -104,7 +104,7 @@ export interface Snapshot {
 export interface Registry {
   /**
    * Puts a hub in the directory and keeps it there until `close()`. Returns at once, even if the store is down. The hub takes over from
-   * an earlier process of the same hub (see `superseded`). If that process has a later incarnation, because the clock was set back
+   * an earlier process of the same hub, as after a crash (see `superseded`). If that process has a later incarnation, because the clock was set back
    * between their starts, all records are written under the next incarnation.
    */
   register(hub: HubRecord, state?: StateListener): HubRegistration;
@@ -130,8 +130,11 @@ export interface Registry {
 
 /** What a hub holds. All its writes go through it, in order. */
 export interface HubRegistration {
-  /** Resolves when a later process of this hub has taken over. From then on nothing is written. Never rejects. */
-  readonly superseded: Promise<void>;
+  /**
+   * Resolves when a later process of this hub has taken over, with its record, if that can be read. From then on nothing is written. Never
+   * rejects.
+   */
+  readonly superseded: Promise<HubRecord | undefined>;
   /**
    * Writes a new or changed session. Its `hubId` is the registered hub's. Its `version` is higher than in any earlier call about it. A
    * session that differs from the last written record only in `version` is not written.

@@ -11,7 +11,6 @@ const HOLDERS = new Map<string, readonly [command: string, shows: string] | unde
 );
 
 const {
-  KIND_SERVER_ID,
   KIND_TENANT_FILE,
   KIND_NODES,
   KIND_CERTIFICATE_EXPIRED,
@@ -58,11 +57,9 @@ export function ofMembers(evidence: Evidence): Result[] {
         ? [report.warn(id, `its list of members may be old: ${list.membersError}`, 'check Redis')]
         : [];
     const noticed = status.notices
-      .filter(({ kind }) => kind !== KIND_SERVER_ID && !ELSEWHERE.has(kind))
+      .filter(({ kind }) => !ELSEWHERE.has(kind))
       .map(({ kind, text, todo }) => report.warn(id, text, TODO.get(kind) ?? (todo || 'read its log')));
     const more = [...noticed, ...old];
-    const shared = status.notices.find(({ kind }) => kind === KIND_SERVER_ID);
-    if (shared) return [report.fail(id, shared.text, 'change --server-id of one of them and restart it'), ...more];
     if (status.ready) return [report.pass(id, `${status.program} ${status.version} is ready`), ...more];
     const failing = status.checks.filter(({ ok }) => !ok);
     const why = failing.map(({ name, detail }) => (detail === '' ? name : `${name}: ${detail}`)).join('; ');

@@ -213,10 +213,6 @@ export function ofRefusals(evidence: Evidence): Result[] {
     const ids = [...new Set(own.map(({ id }) => id))].join(', ');
     const told = refusalText({ ...refusal, count: own.reduce((sum, { count }) => sum + count, 0) });
     const old = refusal.agoMs > FINDINGS.oldMs;
-    if (refusal.where === 'addresses') {
-      const todo = 'make that address lead to its hub from where agents are, or leave the flag out';
-      return [{ ...report.warn(`${ids}, told by agents`, told, todo), old }];
-    }
     const agents = refusal.where.startsWith('agents');
     const suspects = agents ? suspectsOf(gone, refusal) : [];
     const names = suspects

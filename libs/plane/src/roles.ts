@@ -98,8 +98,8 @@ export interface Hub extends NextHop {
   readonly unopened: readonly string[];
   /** Passes the plane's hubs, including this one, on to agents. */
   membership(hubs: Iterable<HubRecord>): void;
-  /** Call when no other process runs under this hub's id: a hub that gave way accepts agents again. */
-  reclaim(): void;
+  /** Resolves when another process has registered under this hub's id, and says which. This one is then to end. */
+  readonly superseded: Promise<Error>;
   /** Reports not ready, and keeps accepting the agents that a balancer still sends. */
   leave(): void;
   /**

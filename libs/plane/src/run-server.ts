@@ -5,7 +5,6 @@ import {
   CertificateEnds,
   type Identity,
   type KnownSession,
-  type Notice,
   operations,
   quarantineIn,
   RecentCallers,
@@ -92,10 +91,6 @@ interface Server {
   readonly tenancy: Tenancy | undefined;
 }
 
-function idNotice(text: string | undefined): Notice[] {
-  return text === undefined ? [] : [{ kind: 'server_id', text }];
-}
-
 function start(
   name: string,
   roles: Roles<ServerValues>,
@@ -113,7 +108,13 @@ function start(
       gateway?.leave();
       hub?.leave();
     };
-    return { leave, drain: () => drainRoles(server), close: () => closing.close(), cut: () => gateway?.cut() };
+    return {
+      leave,
+      drain: () => drainRoles(server),
+      close: () => closing.close(),
+      cut: () => gateway?.cut(),
+      ...(hub && { mustEnd: hub.superseded }),
+    };
   });
 }
 
@@ -209,9 +210,7 @@ async function startOperations(
   const losses = new RecentLosses(events, directory, gateway !== undefined);
   const roster = new Roster(registry, {
     own,
-    events,
     looked: (members) => losses.listed(members),
-    freed: () => hub?.reclaim(),
   });
   closing.defer(() => roster.close());
   const sessionCount = () => (gateway ? directory.placement.size : (hub?.sessionCount ?? 0));
@@ -226,7 +225,7 @@ async function startOperations(
     refusals,
     losses,
     events: happened,
-    notices: () => [...idNotice(roster.shared), ...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
+    notices: () => [...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
     flags: inForce,
     log,
     sessions: () => knownSessions(server),

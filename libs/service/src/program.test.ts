@@ -199,6 +199,17 @@ test('it keeps serving during the shutdown delay, no longer ready, and drains af
   assert.match(program.out, /leave\nstill up\ndrain\n/);
 });
 
+test('a program that must end says why, drains, and exits with status 1', async () => {
+  const program = run(`${UP} return {
+    mustEnd: Promise.resolve(new Error('another one is in charge')),
+    async drain() { process.stdout.write('drain\\n'); },
+    close,
+  };`);
+  assert.equal(await program.ended, 1);
+  assert.match(program.out, /drain/);
+  assert.match(program.err, /^error stopping/m);
+});
+
 test('a failed drain is logged, and the program closes', async () => {
   const program = run(`${UP} return { async drain() { throw new Error('no drain'); }, close };`);
   await program.saw(/^up/);

@@ -37,6 +37,8 @@ export interface Running {
   drain(): Promise<void>;
   /** Ends what is left and closes every listener. */
   close(): Promise<void>;
+  /** Resolves when the program is to stop by itself, with the reason. It then drains as after a signal, and its status is 1. */
+  readonly mustEnd?: Promise<Error>;
   /** Cuts every tunnel now, because the process is about to exit: what a kernel does to its sockets looks like an orderly end. */
   cut?(): void;
 }
@@ -56,7 +58,7 @@ interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends Prog
 
 /**
  * Runs a program: flags, start, the signal to stop, drain, close, exit. The status is 0 after an orderly stop, 1 after bad flags, a
- * failed start or a crash, and 128 + the signal's number after a second signal.
+ * failed start, a crash or an end of its own, and 128 + the signal's number after a second signal.
  */
 export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   options: ProgramOptions<T, L>,
@@ -86,8 +88,11 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   // A signal before all listeners are up: nothing to drain yet, and the half-started parts have no owner to close them.
   if ('signal' in started) process.exit(128 + started.number);
   running = started;
-  const { signal } = await stopped;
-  log.info({ signal }, 'stopping');
+  const why = await Promise.race([stopped, ...(running.mustEnd ? [running.mustEnd] : [])]);
+  if (why instanceof Error) {
+    status = 1;
+    log.error({ text: why.message }, 'stopping');
+  } else log.info({ signal: why.signal }, 'stopping');
   await lameDuck(running, values);
   const drained = await stop(running, drainLimit(values), log);
   process.exit(drained || status);

@@ -21,11 +21,9 @@ export {
   type HubMember,
   type MembershipMessage,
   type PolicyRules,
-  type StrangerMessage,
 } from './link/control.ts';
 export { requestHoldLink } from './link/hold.ts';
 export { LinkServer } from './link/server.ts';
-export { strangerText } from './link/stranger.ts';
 export {
   type AgentHello,
   DEFAULT_TENANT,

@@ -28,7 +28,6 @@ import { TRANSPORT } from './defaults.ts';
 import { LinkClient, type LinkClientOptions } from './link/client.ts';
 import { Allowances } from './link/control.ts';
 import { LinkServer } from './link/server.ts';
-import { misledText } from './link/stranger.ts';
 import { fromTheStart, type Listener, listen } from './listen.ts';
 import { peerSubject } from './tls/certificate.ts';
 import { secureConnect } from './tls/renewal.ts';
@@ -199,10 +198,7 @@ class Peer {
       if (answer instanceof Error) throw answer;
       // A hub of an earlier version does not say.
       if (answer && answer !== this.#hubId) {
-        const text = misledText(`hub ${printable(answer)}`, `hub ${this.#hubId}`, {
-          flag: '--advertise-address',
-          restarted: true,
-        });
+        const text = `hub ${printable(answer)} answers where hub ${this.#hubId} should: see that hub's --advertise-address`;
         link.destroy(new Error(text));
         throw new Error(text);
       }

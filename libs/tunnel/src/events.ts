@@ -219,8 +219,6 @@ export interface PlaneEventMap {
   ];
   /** A tenant's file cannot be used: `acme.yaml:3:5: limits.tunnels: ...`. Its earlier content keeps the tenant `kept` in force. */
   'tenants:failure': [problem: string, kept: string | undefined];
-  /** Another process uses this process's id; `warning` has the details. If `warning` is undefined, no other process does any more. */
-  namesakes: [memberId: string, warning: string | undefined];
   /** The registry's health changed. */
   registry: [state: 'up' | 'down', detail: string];
   /** An operator acted on the admin port, or was refused there. */

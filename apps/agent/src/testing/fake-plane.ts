@@ -54,13 +54,6 @@ export class FakeUplink implements Uplink {
     hub.uplinks.add(this);
   }
 
-  /** What the agent told the hub. */
-  readonly strangers: string[] = [];
-
-  stranger(...what: readonly string[]): void {
-    this.strangers.push(what.join(' '));
-  }
-
   drain(): void {}
 
   /** The hub says that it is leaving. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Distrusted, NotAuthorised, planeEvents } from '@isthmus/tunnel';
+import { Distrusted, planeEvents } from '@isthmus/tunnel';
 import { RecentRefusals } from './recent-refusals.ts';
 
 const ERROR = new Error('certificate has expired');
@@ -57,25 +57,6 @@ test('a flood at one port leaves the refusals of the others', () => {
     events.emit('refused', 'callers', '10.0.0.2:1', new Error(`not an HTTP request: ${n}`));
   const kept = refusals.list();
   assert.deepEqual([kept.length, kept[0]?.reason, kept.at(-1)?.where], [100, 'not an HTTP request: 999', 'agents']);
-});
-
-test('an address that leads to a stranger makes one refusal, whoever reports it and however the stranger is named', () => {
-  const events = planeEvents();
-  const refusals = new RecentRefusals(events);
-  const told = (address: string, stranger: string, tenant: string) => {
-    const principal = { tenant, role: 'agent', name: 'a', rule: 'a.yaml: agents' } as const;
-    events.emit('refused', 'addresses', address, new NotAuthorised(`server ${stranger} answers`, { principal }));
-  };
-  for (const tenant of ['acme', 'beta']) told('10.0.0.1:8091', 'x', tenant);
-  told('10.0.0.1:8092', 'x', 'acme');
-  for (let n = 0; n < 200; n++) told('10.0.0.1:8091', `x${n}`, 'acme');
-  assert.deepEqual(
-    refusals.list().map(({ remote, reason, count }) => [remote, reason, count]),
-    [
-      ['10.0.0.1:8091', 'server x199 answers', 202],
-      ['10.0.0.1:8092', 'server x answers', 1],
-    ],
-  );
 });
 
 test('a probe that was announced is no refusal', () => {

@@ -52,8 +52,6 @@ export class RecentRefusals {
 
 /** What refusals have in common that count as one. */
 function kindOf(where: string, remote: string, reason: string): string[] {
-  // An agent chooses how it names a stranger, of addresses there are few.
-  if (where === 'addresses') return [where, remote];
   // Each attempt comes from another port.
   return [where, remote.replace(/:\d+$/, ''), reason];
 }

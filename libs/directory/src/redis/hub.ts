@@ -12,6 +12,7 @@ import type { Client, RedisConnection } from './connection.ts';
 import { Alarm, Health } from './loop.ts';
 import type { Keys } from './options.ts';
 import { Outbox, type SessionWrite } from './outbox.ts';
+import { afterMark, parseHub } from './records.ts';
 
 /**
  * `lost`: the store does not hold what this hub wrote before. `late`: the store already holds this mark or a higher one. Only another
@@ -91,6 +92,12 @@ export class HubWriter {
     return this.#acknowledge(mark, outcome as WriteOutcome);
   }
 
+  /** Returns the hub's record as the store holds it, whoever wrote it. */
+  async read(client: Client): Promise<HubRecord | undefined> {
+    const record = await client.get(this.#keys.hub(this.hubId));
+    return record ? parseHub(afterMark(record), () => {}) : undefined;
+  }
+
   /** Removes the hub. Does nothing if another incarnation is in charge. */
   remove(client: Client): Promise<void> {
     return remove(client, this.#keys, this, false);
@@ -139,7 +146,7 @@ function changeOf(name: HubName, { sessionId, version }: Omit<SessionWrite, 'ses
 
 /** Keeps one hub's part of the directory up to date: one loop, one write at a time, until closed or superseded. */
 export class RedisRegistration implements HubRegistration {
-  readonly #succession = Promise.withResolvers<void>();
+  readonly #superseded = Promise.withResolvers<HubRecord | undefined>();
   readonly #connection: RedisConnection;
   readonly #writer: HubWriter;
   readonly #outbox = new Outbox();
@@ -163,8 +170,8 @@ export class RedisRegistration implements HubRegistration {
     this.#finished = this.#run();
   }
 
-  get superseded(): Promise<void> {
-    return this.#succession.promise;
+  get superseded(): Promise<HubRecord | undefined> {
+    return this.#superseded.promise;
   }
 
   announce(session: SessionRecord): void {
@@ -208,7 +215,7 @@ export class RedisRegistration implements HubRegistration {
     try {
       const outcome = await (this.#opened ? this.#write() : this.#open());
       if (outcome === 'superseded' && !this.#inCharge) return await this.#takeOver();
-      if (outcome === 'superseded' || outcome === 'late') return this.#supersede(outcome);
+      if (outcome === 'superseded' || outcome === 'late') return await this.#supersede(outcome);
       if (outcome === 'lost') return this.#reopen();
       this.#opened = true;
       this.#inCharge = true;
@@ -274,12 +281,12 @@ export class RedisRegistration implements HubRegistration {
     return 0;
   }
 
-  #supersede(outcome: 'superseded' | 'late'): number {
+  async #supersede(outcome: 'superseded' | 'late'): Promise<number> {
     this.#state = 'superseded';
     const { hubId, incarnation } = this.#writer;
     const other = outcome === 'late' ? 'another process with this incarnation' : 'a later incarnation';
     this.#health.final(`hub ${hubId}, incarnation ${incarnation}: ${other} is registered, so this one stops writing`);
-    this.#succession.resolve();
+    this.#superseded.resolve(await this.#connection.run((client) => this.#writer.read(client)).catch(() => undefined));
     return 0;
   }
 }

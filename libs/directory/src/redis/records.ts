@@ -61,7 +61,7 @@ export function parseEntry(json: string, skipped: Skipped): Entry | undefined {
   return entry && Object.hasOwn(ENTRIES, entry.kind) ? entry : undefined;
 }
 
-const parseHub = (json: string, skipped: Skipped) => parse<HubRecord>(json, HUB, skipped);
+export const parseHub = (json: string, skipped: Skipped) => parse<HubRecord>(json, HUB, skipped);
 const parseSession = (json: string, skipped: Skipped) => parse<SessionRecord>(json, SESSION, skipped);
 export const parseMember = (json: string, skipped: Skipped) => parse<Member>(json, MEMBER, skipped);
 const parseQuarantine = (json: string, skipped: Skipped) => parse<Quarantine>(json, QUARANTINE, skipped);
@@ -174,7 +174,7 @@ function toPosition([epoch, seq]: readonly (string | null)[]): Position {
   return { epoch: epoch ?? '', seq: Number(seq ?? 0) };
 }
 
-function afterMark(value: string): string {
+export function afterMark(value: string): string {
   return value.slice(value.indexOf(' ') + 1);
 }
 

@@ -122,7 +122,7 @@ export function registryContract(
       plane.connect().register(young).announce(sessionRecord(young, 's2'));
       await observer.until('s2 alone', () => observer.has('s2') && !observer.has('s1'));
       before.announce(sessionRecord(old, 's3'));
-      await before.superseded;
+      assert.deepEqual(await before.superseded, young);
       await before.close();
       assert.deepEqual(await heldBy(registry), {
         hubs: [young],

@@ -208,10 +208,6 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
       say(`hub ${hub}`, 'info', { hub, address, reason }, 'hub connection closed'),
     'peer:failure': (hub, address, error) =>
       say(`hub ${hub}`, 'warn', { hub, address, text: inWords(error) }, 'hub cannot be reached'),
-    namesakes: (id, warning) =>
-      warning === undefined
-        ? logger.info({ id }, 'no other process uses this --server-id any more')
-        : logger.warn({ id, text: warning }, 'two processes share one --server-id'),
     registry: (state, detail) => say('registry', state === 'up' ? 'info' : 'warn', { detail }, `registry is ${state}`),
   };
 }

@@ -13,7 +13,6 @@ import {
   readCut,
   readMembership,
   readPolicy,
-  readStranger,
 } from './control.ts';
 import type { LinkServerOptions } from './server.ts';
 import { link, request } from './testing.ts';
@@ -256,18 +255,6 @@ for (const [what, wrong] of Object.entries({
   'one that nobody told': { hold: '' },
 }))
   test(`${what} is no cut`, () => assert.equal(readCut({ ...CUT, ...wrong }), undefined));
-
-const STRANGER = { type: 'stranger', address: '10.0.0.5:8091', serverId: 'x', plane: 'p' };
-
-for (const [what, more, wanted] of [
-  ['a stranger is read, and what a later version adds is left out', { tenant: 'another' }, STRANGER],
-  ['a stranger nowhere is none', { address: 'nowhere' }, undefined],
-  ['one without a name is none', { serverId: '' }, undefined],
-  ['one of no plane is read', { plane: '' }, { ...STRANGER, plane: '' }],
-  ['one of a plane that cannot be shown is none', { plane: 'a\nb' }, undefined],
-  ['one that says no plane is none', { plane: undefined }, undefined],
-] as const)
-  test(what, () => assert.deepEqual(readStranger({ ...STRANGER, ...more }), wanted));
 
 const answers: Dial = async () => {
   throw new DialError('connection_refused', 'served');

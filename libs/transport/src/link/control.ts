@@ -20,26 +20,6 @@ interface RenewedMessage {
   readonly type: 'renewed';
 }
 
-/** From an agent to a hub: a server that it took no session with answers at an address that hubs told it. What it says is a claim. */
-export interface StrangerMessage {
-  readonly type: 'stranger';
-  /** `host:port` */
-  readonly address: string;
-  readonly serverId: string;
-  /** Empty if the server stands alone. */
-  readonly plane: string;
-}
-
-/** Returns a stranger with nothing but its own fields, or undefined if it is malformed. */
-export function readStranger({
-  address,
-  serverId,
-  plane,
-}: Readonly<Record<string, unknown>>): StrangerMessage | undefined {
-  if (!isNameOf(address) || !isPlace(address) || readId(serverId) === undefined || !isNameOf(plane)) return undefined;
-  return { type: 'stranger', address, serverId: serverId as string, plane };
-}
-
 /** Returns a credential message with nothing but its own fields, or undefined if it is malformed. */
 function readCredential({ token }: Readonly<Record<string, unknown>>): CredentialMessage | undefined {
   if (typeof token !== 'string' || token === '' || token.length > TRANSPORT.tokenCharacters) return undefined;
@@ -274,8 +254,7 @@ export type ControlMessage =
   | ({ readonly type: 'hung-up' } & GatewayLoss)
   | CredentialMessage
   | RenewedMessage
-  | CutMessage
-  | StrangerMessage;
+  | CutMessage;
 
 const LINE_END = 0x0a;
 
@@ -446,7 +425,6 @@ function read(value: Head): ControlMessage | undefined {
   if (type === 'credential') return readCredential(value);
   if (type === 'hung-up') return readHungUp(value);
   if (type === 'cut') return readCut(value);
-  if (type === 'stranger') return readStranger(value);
   return value as ControlMessage;
 }
 

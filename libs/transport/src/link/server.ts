@@ -373,11 +373,6 @@ export class LinkServer {
     else this.#unsent.push(message);
   }
 
-  /** Tells a hub who answers at an address that hubs told, and is no hub of its plane. It is lost before the hub has opened its control stream. */
-  sendStranger(address: string, serverId: string, plane: string): void {
-    this.#control?.send({ type: 'stranger', address, serverId, plane });
-  }
-
   /** Takes no new dials, lets running tunnels finish, then closes. */
   close(): void {
     this.#closing = true;

@@ -138,8 +138,6 @@ export interface Notice {
 
 export const Notice_Kind = {
   KIND_UNSPECIFIED: 0,
-  /** KIND_SERVER_ID - Another process has the same --server-id. */
-  KIND_SERVER_ID: 1,
   /** KIND_TENANT_FILE - A tenant's file, or a certificate in it. Of the files that are not in force, ListTenants says more. */
   KIND_TENANT_FILE: 2,
   /** KIND_NODES - A tenant's nodes, which /sd lists, could not be read. */
@@ -157,7 +155,6 @@ export type Notice_Kind = typeof Notice_Kind[keyof typeof Notice_Kind];
 
 export namespace Notice_Kind {
   export type KIND_UNSPECIFIED = typeof Notice_Kind.KIND_UNSPECIFIED;
-  export type KIND_SERVER_ID = typeof Notice_Kind.KIND_SERVER_ID;
   export type KIND_TENANT_FILE = typeof Notice_Kind.KIND_TENANT_FILE;
   export type KIND_NODES = typeof Notice_Kind.KIND_NODES;
   export type KIND_CERTIFICATE_EXPIRES = typeof Notice_Kind.KIND_CERTIFICATE_EXPIRES;
