@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { type AuditRecord, auditDials, auditOthers, type OtherRecord } from '@isthmus/telemetry';
+import { type AuditRecord, auditApiServers, auditDials, auditOthers, type OtherRecord } from '@isthmus/telemetry';
 import {
   type AttemptRecord,
   DIAL_ERRORS,
@@ -137,6 +137,44 @@ test('the records of refusals, sessions, operations and tenants match the schema
   assert.notEqual(invalid({ ...records[0], text: undefined, more: 1 }), undefined);
 });
 
+test("the records of clients' connections to API servers match the schema, however they ended", () => {
+  const events = planeEvents();
+  const records: OtherRecord[] = [];
+  const audit = auditApiServers(events, 'hub-1', (record) => records.push(record));
+  const caller = {
+    via: 'api-server',
+    identity: '10.0.0.9:1',
+    remote: '10.0.0.9:1',
+    serverName: 'api.example',
+  } as const;
+  const dial = { ...dialOf(), caller };
+  const tunnel = {
+    role: 'api-server',
+    dial,
+    agentId: 'direct',
+    sessionId: '',
+    hubId: 'h1',
+    since: 0,
+    up: 1,
+    down: 2,
+  } as const;
+  const error = new PlaneEnded('ended by an operator', { by: 'operator' });
+  for (const outcome of [
+    { how: 'closed', by: 'caller' },
+    { how: 'failed', by: 'destination', error },
+    { how: 'cut', by: 'operator', error },
+  ] as const) {
+    const one = { ...tunnel };
+    events.emit('tunnel:open', one);
+    events.emit('tunnel:close', one, outcome, 5);
+  }
+  events.emit('api-server:failure', dial, new DialError('connection_refused', 'connect: connection refused'), 3);
+  events.emit('tunnel:open', tunnel);
+  audit.end();
+  assert.equal(records.length, 5);
+  for (const record of records) assert.equal(invalid(record), undefined, JSON.stringify(record));
+});
+
 test('the schema rejects what is not a record', () => {
   const good = recordOf((events) => {
     const error = new DialError('dns_error', 'no such host');
@@ -168,7 +206,7 @@ test('docs/AUDIT.md has a line for each field of a dial, and the schema explains
   const lines = sections.find((section) => section.startsWith('Fields'))?.split('\n') ?? [];
   const named = lines.flatMap((line) => [...(/^\| ((?:`\w+`(?:, )?)+) \|/.exec(line)?.[1]?.matchAll(/\w+/g) ?? [])]);
   assert.deepEqual(named.map(String), Object.keys($defs.dial.properties));
-  for (const kind of ['refusal', 'refusals', 'session', 'operation', 'tenants']) {
+  for (const kind of ['refusal', 'refusals', 'session', 'operation', 'tenants', 'api-server']) {
     const { time, record, process, ...own } = $defs[kind].properties as Record<string, { description?: string }>;
     assert.ok(time && record && process);
     for (const [field, { description = '' }] of Object.entries(own))

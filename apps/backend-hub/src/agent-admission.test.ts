@@ -231,7 +231,13 @@ async function tokenHub(context: TestContext, texts: Readonly<Record<string, str
     verified.push(token);
     return grantOf(tenants.get(token.split(' ')[0] as string) as Tenant);
   };
-  const tenancy = { tenants, identify: { agent }, admit() {}, changed: () => () => {} } as unknown as Tenancy;
+  const tenancy = {
+    tenants,
+    identify: { agent },
+    admit() {},
+    foundOfApiServers() {},
+    changed: () => () => {},
+  } as unknown as Tenancy;
   const events = planeEvents();
   const refused: string[] = [];
   events.on('refused', (where, _remote, error) => void refused.push(`${where}: ${error.message}`));

@@ -12,6 +12,7 @@ import {
   type Accept,
   type AgentHello,
   Allowances,
+  type ApiServers,
   agentService,
   fromTheStart,
   GrpcServer,
@@ -30,6 +31,7 @@ import {
 } from '@isthmus/transport';
 import type { DialRequest, Observation } from '@isthmus/tunnel';
 import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
+import { type ApiServerSettings, apiServersOf, followApiServers, refuseUnnamed } from './api-servers.ts';
 import { HUB } from './defaults.ts';
 import { Membership, Policies } from './membership.ts';
 import { type AgentIdentity, newSessionId, type SessionTable } from './sessions.ts';
@@ -43,6 +45,8 @@ interface AgentListenersOptions {
   };
   /** Unset: one tenant, and one port. */
   readonly tenancy?: Tenancy;
+  /** Where clients of API servers connect besides. Unset: nowhere. */
+  readonly apiServerPort?: number | undefined;
   readonly limits: {
     /** Connections that wait to be admitted: in total, and from one source address. */
     readonly waiting: number;
@@ -53,6 +57,8 @@ interface AgentListenersOptions {
 
 /** What takes the connections, told apart by their first bytes. */
 interface AgentProtocols {
+  /** Those of clients that name an API server. */
+  readonly apiServers: ApiServers;
   /** Our agents'. */
   readonly link: (socket: Socket) => void;
   /** Go agents'. */
@@ -106,7 +112,9 @@ class AgentListeners {
   async start(): Promise<void> {
     const { agents, observation, tenancy } = this.#options;
     const choose = tenancy && { chooseTls: tenancy.chooseTls };
-    this.#main = await this.#open({ ...agents, ...choose, events: observation.events });
+    const { byName } = this.#protocols.apiServers;
+    this.#main = await this.#open({ ...agents, ...choose, byName, events: observation.events });
+    await this.#openApiServers();
     if (tenancy) await this.#openOwnPorts(tenancy);
   }
 
@@ -118,6 +126,24 @@ class AgentListeners {
   async close(): Promise<void> {
     await this.#own?.stop();
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
+  }
+
+  /** Opens the port of API servers alone. There is no certificate to show to who names none. */
+  async #openApiServers(): Promise<void> {
+    const { agents, apiServerPort: port, observation } = this.#options;
+    if (port === undefined || !('host' in agents.address)) return;
+    const listener = await listen({
+      address: { host: agents.address.host, port },
+      proxyNetworks: agents.proxyNetworks,
+      name: 'agents',
+      unproven: this.#unproven(undefined),
+      unprovenPool: this.#unprovenPool,
+      byName: this.#protocols.apiServers.byName,
+      http2: refuseUnnamed,
+      others: refuseUnnamed,
+      events: observation.events,
+    });
+    this.#listeners.add(listener);
   }
 
   async #open(port: OpenedPort, tenant?: string): Promise<Listener> {
@@ -179,10 +205,10 @@ class AgentListeners {
 
 type OpenedPort = Pick<
   Parameters<typeof listen>[0],
-  'address' | 'tls' | 'instead' | 'chooseTls' | 'events' | 'proxyNetworks'
+  'address' | 'tls' | 'instead' | 'chooseTls' | 'byName' | 'events' | 'proxyNetworks'
 >;
 
-export interface AgentPortOptions extends AgentAdmissionOptions, AgentListenersOptions {
+export interface AgentPortOptions extends AgentAdmissionOptions, AgentListenersOptions, ApiServerSettings {
   readonly hubId: string;
   /** The plane's name; empty for a hub that shares none. */
   readonly plane: string;
@@ -203,6 +229,7 @@ export class AgentPort {
   readonly membership = new Membership();
   readonly admission: AgentAdmission;
   readonly listeners: AgentListeners;
+  readonly apiServers: ApiServers;
   readonly #options: AgentPortOptions;
   readonly #sessions: SessionTable;
   readonly #policies = new Policies();
@@ -222,7 +249,9 @@ export class AgentPort {
       refused: (socket, error) => events.emit('refused', refusedWhere(error, 'agents'), remoteOf(socket), error),
       fault: (socket, error) => events.emit('fault', 'agents', remoteOf(socket), error),
     });
+    this.apiServers = apiServersOf(options);
     this.listeners = new AgentListeners(options, {
+      apiServers: this.apiServers,
       link: (socket) => upgrades.accept(socket),
       packets: (socket, first) => this.#grpc.accept(socket, first),
     });
@@ -230,10 +259,14 @@ export class AgentPort {
 
   async start(): Promise<void> {
     const { tenancy } = this.#options;
-    if (tenancy)
-      this.#unwatch = tenancy.changed(({ changed }) => {
-        for (const name of changed) this.#policies.renew(tenancy.tenants.get(name));
-      });
+    const unwatch = followApiServers(this.apiServers, this.#options);
+    const unwatchPolicies = tenancy?.changed(({ changed }) => {
+      for (const name of changed) this.#policies.renew(tenancy.tenants.get(name));
+    });
+    this.#unwatch = () => {
+      unwatch?.();
+      unwatchPolicies?.();
+    };
     await this.listeners.start();
   }
 
@@ -246,6 +279,7 @@ export class AgentPort {
   async close(): Promise<void> {
     this.#unwatch();
     this.membership.close();
+    this.apiServers.close();
     await this.#grpc.close(HUB.goAgentGraceMs);
     await this.listeners.close();
   }

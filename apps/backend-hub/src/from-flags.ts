@@ -1,4 +1,12 @@
-import { type HubValues, hubSocket, parseLabels, peerTls, proxyNetworks, tlsPolicy } from '@isthmus/flags';
+import {
+  type HubValues,
+  hubSocket,
+  parseLabels,
+  peerTls,
+  portsOfProcess,
+  proxyNetworks,
+  tlsPolicy,
+} from '@isthmus/flags';
 import {
   inClusterConnection,
   type KubeClient,
@@ -47,6 +55,15 @@ function hubOptions(
     ...(count !== undefined && { serverCount: count }),
     keepaliveTime: flags['keepalive-time'],
     ...(authenticate && { authenticate }),
+    ownPorts: portsOfProcess(flags),
+    ...(flags['api-server-port'] > 0 && { apiServerPort: flags['api-server-port'] }),
+    ...(flags['api-server-name'].length > 0 && {
+      apiServer: {
+        names: flags['api-server-name'],
+        addresses: flags['api-server'],
+        proxyProtocol: flags['api-server-proxy-protocol'],
+      },
+    }),
     limits: {
       sessions: flags['max-agent-sessions'],
       identifiers: flags['max-agent-identifiers'],

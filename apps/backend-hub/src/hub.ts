@@ -128,6 +128,10 @@ class RunningHub implements Hub {
     return this.#peers?.asked ?? [];
   }
 
+  apiServerConnections(tenant: string): number {
+    return this.#agents.apiServers.open(tenant);
+  }
+
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
     return this.#sessions.kick(which, reason);
   }

@@ -4,19 +4,13 @@ import {
   type GatewayValues,
   parseDirect,
   parseStrategies,
+  portsOfProcess,
   proxyNetworks,
   resumeOptions,
 } from '@isthmus/flags';
 import type { Gateway, GatewayParts } from '@isthmus/plane';
 import { GATEWAY } from './defaults.ts';
 import { type GatewayOptions, gateway } from './gateway.ts';
-
-/** Also the ports of a hub in this process. */
-function portsOfProcess(flags: GatewayValues): number[] {
-  return Object.entries(flags).flatMap(([name, value]) =>
-    name.endsWith('port') && typeof value === 'number' && value > 0 ? [value] : [],
-  );
-}
 
 function gatewayOptions(
   flags: GatewayValues,
@@ -37,6 +31,7 @@ function gatewayOptions(
     parkTimeout: flags['dial-park-timeout'],
     halfClosedMs: flags['half-closed-timeout'],
     drainIdleMs: flags['drain-idle-timeout'],
+    // Also those of a hub in this process.
     direct: { ...parseDirect(flags), ports: portsOfProcess(flags) },
     ...(resume && { resume }),
     keepaliveTime: flags['frontend-keepalive-time'],

@@ -10,6 +10,7 @@ import {
   type Principal,
 } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS, type TenantLimits } from '@isthmus/tunnel/limits';
+import type { ApiServerFault, OwnPlaces } from './api-servers.ts';
 import { type Claim, claimFault } from './claims.ts';
 import { ProgramBundles } from './credential-files.ts';
 import { type Grant, Grants } from './grants.ts';
@@ -32,10 +33,12 @@ export interface Admission {
   limits(tenant: string): TenantLimits;
   /** Calls the listener after each change of the tenants in force, their files' contents or the program's CA bundles. @returns a function that stops this */
   changed(listener: (change: TenantsChange) => void): () => void;
+  /** Reports with the problems of tenants' files what somebody finds of what they say of API servers, as it is when it is asked. */
+  foundOfApiServers(found: (tenant: Tenant) => Iterable<ApiServerFault>): void;
   /** Whether there are no tenants' files, and its only file is --caller-token-file. */
   readonly alone: boolean;
   /** Tenants in force, by their files. */
-  readonly tenants: Pick<Tenants, 'all' | 'get' | 'size' | 'byServerName'>;
+  readonly tenants: Pick<Tenants, 'all' | 'get' | 'size' | 'byServerName' | 'byApiServerName' | 'nameApiServers'>;
   /** Files that cannot be used. The last good text of such a file may still be in force. */
   readonly problems: readonly FileProblems[];
   /** What the files have Prometheus scrape. */
@@ -47,6 +50,8 @@ export interface AdmissionOptions {
   readonly dir: string;
   /** The only file there, and how it is read: --caller-token-file. */
   readonly only?: OnlyFile | undefined;
+  /** Of a hub: where it is reached. No API server of a tenant is there. */
+  readonly own?: OwnPlaces | undefined;
   /** Paths of the program's own CA bundles; empty: there is none. */
   readonly bundles: { readonly agent: string; readonly caller: string };
   /** How long an API server's answer about a token is valid, in milliseconds. */
@@ -80,9 +85,12 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
   };
   const problems = () => [...directory.problems, ...tokens.flatMap((each) => each.problems)];
   const report = problemReporter(events);
+  let found: (tenant: Tenant) => Iterable<ApiServerFault> = () => [];
   const directory = new TenantsDir({
     dir,
     only: options.only,
+    own: options.own,
+    found: (tenant) => found(tenant),
     pollMs,
     changed(change) {
       changed(change);
@@ -139,6 +147,9 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
     changed(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
+    },
+    foundOfApiServers(listener) {
+      found = listener;
     },
     alone,
     tenants,

@@ -136,10 +136,12 @@ interface Claimant {
 /** Lists what no other tenant may have, unless both say that they share it. */
 export function exclusivesOf(tenant: Claimant): Exclusive[] {
   const { file, certificates } = tenant;
-  const { server, agents = [], callers = [] } = file;
+  const { server, apiServer, agents = [], callers = [] } = file;
   const claimed: Exclusive[] = [{ what: `tenant ${file.tenant}`, at: 'tenant' }];
   for (const [index, name] of (server?.serverNames ?? []).entries())
     claimed.push({ what: `server name ${comparableHost(name)}`, at: `server.serverNames[${index}]` });
+  for (const [index, name] of (apiServer?.names ?? []).entries())
+    claimed.push({ what: `server name ${comparableHost(name)}`, at: `apiServer.names[${index}]` });
   for (const [index, { port }] of agents.entries())
     if (port !== undefined) claimed.push({ what: `agents' port ${port}`, at: `agents[${index}].port` });
   for (const [index, { port, unixSocket }] of callers.entries()) {

@@ -2,6 +2,7 @@ import { isLoopback } from '@isthmus/runtime';
 import { isName, parseDestination } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS, LIMIT_ENTRIES, type TenantLimit, type TenantLimits } from '@isthmus/tunnel/limits';
 import * as v from 'valibot';
+import { checkServerName } from './api-servers.ts';
 import { ADMISSION } from './defaults.ts';
 import { HostPattern, Prefix } from './patterns.ts';
 
@@ -376,6 +377,29 @@ const scrape = v.pipe(
   v.check((value) => hasOne(value, SCRAPED), `expected exactly one of ${SCRAPED.join(', ')}`),
 );
 
+/** A name of one server, and no pattern. */
+const serverName = readable('A DNS name.', checkServerName);
+
+const apiServer = described(
+  v.strictObject({
+    names: described(
+      list(serverName),
+      "Names by which clients reach it at the hubs' agent port (SNI). Such a connection is passed on as it is, TLS and all.",
+    ),
+    addresses: described(
+      list(readable('HOST:PORT.', parseDestination)),
+      'HOST:PORT, as the hubs reach it. The one with the fewest connections is next; one that refuses comes last.',
+    ),
+    proxyProtocol: v.exactOptional(
+      described(
+        v.boolean('expected true or false'),
+        "true: each connection begins with a header of the PROXY protocol, version 2, with its client's address. Default: false.",
+      ),
+    ),
+  }),
+  "The tenant's API server, for clients outside: kubelets, kubectl, CI.",
+);
+
 function limit(amount: typeof count | typeof bytes, help: string) {
   return v.exactOptional(described(amount, help));
 }
@@ -455,6 +479,7 @@ export const tenantFile = v.strictObject({
       'What callers may dial. deny wins. With allow, only what it lists.',
     ),
   ),
+  apiServer: v.exactOptional(apiServer),
   scrape: v.exactOptional(described(list(scrape), 'What Prometheus finds at /sd of the admin port, all by https.')),
   limits: v.exactOptional(
     described(limits, 'What the tenant may use of each gateway and each hub. Bytes may be 200MB or 64MiB.'),

@@ -5,11 +5,11 @@ import { type Content, CredentialCache, readIfChanged } from './credential-files
 import { ADMISSION } from './defaults.ts';
 import { type ReadReport, readReport, SYNC_REPORT } from './sync-report.ts';
 import { type ReadFile, readTenantFile } from './tenant-file.ts';
-import { type FileProblems, type TenantSource, Tenants, type TenantsChange } from './tenants.ts';
+import { type FileProblems, type TenantSource, Tenants, type TenantsChange, type TenantsOptions } from './tenants.ts';
 
 const FILE_ENDINGS = new Set(['.yaml', '.yml']);
 
-interface TenantsDirOptions {
+interface TenantsDirOptions extends TenantsOptions {
   readonly dir: string;
   /** The only file there that is read, and how. Default: all tenants' files. */
   readonly only?: OnlyFile | undefined;
@@ -34,7 +34,7 @@ interface Known {
 
 /** The tenants of a directory of YAML files, followed from the first `read` until `close`. */
 export class TenantsDir {
-  readonly tenants = new Tenants();
+  readonly tenants: Tenants;
   readonly #options: TenantsDirOptions;
   readonly #credentials: CredentialCache;
   #files = new Map<string, Known>();
@@ -54,6 +54,7 @@ export class TenantsDir {
 
   constructor(options: TenantsDirOptions) {
     this.#options = options;
+    this.tenants = new Tenants(options);
     this.#credentials = new CredentialCache(options.dir);
   }
 

@@ -1,5 +1,6 @@
 import type { DialPolicy } from '@isthmus/tunnel';
 import type { TenantLimits } from '@isthmus/tunnel/limits';
+import { type ApiServerFault, apiServerFaults, type OwnPlaces } from './api-servers.ts';
 import { AuthorityIndex } from './certificate-trust.ts';
 import { type Claims, claimsOf, type Denials, denialsOf } from './claims.ts';
 import { type Clash, Clashes, type Exclusive, exclusivesOf, tokenClaims } from './clashes.ts';
@@ -101,6 +102,15 @@ interface Entry {
   readonly problems: readonly Problem[];
 }
 
+export interface TenantsOptions {
+  /** Which of two new files takes what both claim: the first. Default: by name. */
+  readonly order?: (one: string, other: string) => number;
+  /** Where the program itself is reached: no API server of a tenant is there. */
+  readonly own?: OwnPlaces | undefined;
+  /** What was found, while a tenant's file is in force, of what it says. It stays in force. */
+  readonly found?: ((tenant: Tenant) => Iterable<ApiServerFault>) | undefined;
+}
+
 /**
  * The tenants of a directory. A file that cannot be used, or that claims what another tenant has, changes nothing: its tenant stays
  * as it was. A removed file removes its tenant.
@@ -109,17 +119,17 @@ export class Tenants {
   #entries: ReadonlyMap<string, Entry> = new Map();
   #byName: ReadonlyMap<string, Tenant> = new Map();
   readonly #serverNames = new ServerNames();
+  /** Tenants by the names of their API servers. */
+  readonly #apiServers = new Map<string, string>();
+  readonly #options: TenantsOptions;
   readonly #clashes = new Clashes();
   readonly #prepared = new Map<string, Candidate>();
   /** Tenants by the ids of their callers' tokens. */
   readonly #passwords = new Map<string, string>();
   #takeTokens = 0;
   readonly #authorities = { agent: new AuthorityIndex(), caller: new AuthorityIndex() };
-  readonly #order: (one: string, other: string) => number;
-
-  /** @param order which of two new files takes what both claim: the first. Default: by name */
-  constructor(order: (one: string, other: string) => number = (one, other) => (one < other ? -1 : 1)) {
-    this.#order = order;
+  constructor(options: TenantsOptions = {}) {
+    this.#options = options;
   }
 
   get all(): Iterable<Tenant> {
@@ -138,6 +148,17 @@ export class Tenants {
   byServerName(serverName: string): Tenant | undefined {
     const name = this.#serverNames.find(serverName);
     return name === undefined ? undefined : this.get(name);
+  }
+
+  /** The tenant whose API server has this name. */
+  byApiServerName(serverName: string): Tenant | undefined {
+    const name = this.#apiServers.get(comparableHost(serverName));
+    return name === undefined ? undefined : this.get(name);
+  }
+
+  /** Whether some tenant's API server has a name. */
+  get nameApiServers(): boolean {
+    return this.#apiServers.size > 0;
   }
 
   /** The tenant whose file has the token of this id. */
@@ -159,9 +180,14 @@ export class Tenants {
   get problems(): FileProblems[] {
     const now = Date.now();
     return [...this.#entries].flatMap(([path, { problems, tenant, source }]) => {
-      const all = [...problems, ...(tenant ? overdue(tenant, source, now) : [])];
+      const all = [...problems, ...(tenant ? [...overdue(tenant, source, now), ...this.#found(tenant, source)] : [])];
       return all.length > 0 ? [{ path, problems: all, ...(tenant && { kept: tenant.name }) }] : [];
     });
+  }
+
+  #found(tenant: Tenant, { read }: TenantSource): Problem[] {
+    if ('problems' in read) return [];
+    return [...(this.#options.found?.(tenant) ?? [])].flatMap(({ at, message }) => read.problem(at, message));
   }
 
   /** Does most of the work of an `update` with this file, so that one with many files holds up nobody. */
@@ -198,7 +224,7 @@ export class Tenants {
   }
 
   #judged(path: string, source: TenantSource): Candidate {
-    return candidate(path, source, this.#entries.get(path)?.tenant);
+    return candidate(path, source, this.#entries.get(path)?.tenant, this.#options.own);
   }
 
   /** Takes what files claim, each only with all that it claims. @returns files that keep what they had, and why */
@@ -267,6 +293,10 @@ export class Tenants {
       else this.#passwords.delete(id);
     }
     for (const pattern of file.server?.serverNames ?? []) this.#serverNames[act](pattern, name);
+    for (const each of file.apiServer?.names ?? []) {
+      if (act === 'add') this.#apiServers.set(comparableHost(each), name);
+      else this.#apiServers.delete(comparableHost(each));
+    }
     for (const role of ['agent', 'caller'] as const)
       this.#authorities[role][act](
         name,
@@ -276,9 +306,14 @@ export class Tenants {
 
   /** Files that were in force keep what they claim; among new ones the first in order wins. */
   readonly #inForceFirst = ({ path: a }: Candidate, { path: b }: Candidate): number => {
+    const { order = byName } = this.#options;
     const rank = (path: string) => (this.#entries.get(path)?.tenant ? 0 : 1);
-    return rank(a) - rank(b) || this.#order(a, b);
+    return rank(a) - rank(b) || order(a, b);
   };
+}
+
+function byName(one: string, other: string): number {
+  return one < other ? -1 : 1;
 }
 
 /** A file that is not in force as it is, by itself. */
@@ -294,13 +329,21 @@ interface Candidate {
   readonly problems: readonly Problem[];
 }
 
-function candidate(path: string, source: TenantSource, before: Tenant | undefined): Candidate {
+function candidate(
+  path: string,
+  source: TenantSource,
+  before: Tenant | undefined,
+  own: OwnPlaces | undefined,
+): Candidate {
   const { read, credentials } = source;
   if ('problems' in read) return { path, source, claimed: [], problems: read.problems };
   const unusable = credentialProblems(read, credentials);
   if (unusable.length > 0) return { path, source, read, claimed: [], problems: unusable };
   const tenant = tenantOf(path, read, credentials, before);
-  const problems = ownProblems(tenant).map(({ at, message }) => read.problem(at, message));
+  const { apiServer, server } = tenant.file;
+  const named = apiServer ? apiServerFaults(apiServer, own, server?.serverNames) : [];
+  const faults = [...ownProblems(tenant), ...named];
+  const problems = faults.map(({ at, message }) => read.problem(at, message));
   if (problems.length > 0) return { path, source, read, claimed: [], problems };
   return { path, source, read, tenant, claimed: exclusivesOf(tenant), problems };
 }

@@ -105,6 +105,30 @@ test("a load balancer's networks are networks", () => {
   }
 });
 
+test('an API server has names and addresses, which are not those of the server itself', () => {
+  const named = '--api-server-name=api.plane.example';
+  for (const program of [server, hub]) {
+    assert.deepEqual(program(named, '--api-server=10.0.0.10:6443,[fd00::1]:6443', '--api-server-port=6443'), []);
+    refuses(program, [
+      [named, '--api-server: must be set when --api-server-name is'],
+      ['--api-server=10.0.0.10:6443', '--api-server-name: must be set when --api-server is'],
+      ['--api-server-port=6443', '--api-server-port: has no effect without --api-server-name or --tenants-dir'],
+      [`${named} --api-server=10.0.0.10`, /^--api-server: bad destination "10\.0\.0\.10"/],
+      [
+        '--api-server-name=*.plane.example --api-server=a:1',
+        '--api-server-name: "*.plane.example" is a pattern: list each name',
+      ],
+      [`${named} --api-server=127.0.0.1:8091`, /^--api-server: 127\.0\.0\.1:8091 is the plane itself/],
+      [`${named} --api-server=api.plane.example:8091`, /^--api-server: api\.plane\.example:8091 is the plane itself/],
+      [`${named} --api-server=169.254.169.254:80`, /^--api-server: 169\.254\.169\.254:80 is denied/],
+      [
+        `${named} --api-server=10.0.0.10:6443 --advertise-agent-address=api.plane.example:443`,
+        /^--api-server-name: api\.plane\.example is a name of the hubs/,
+      ],
+    ]);
+  }
+});
+
 test("ports stay within upstream's ranges, and no two listeners share one", () => {
   refuses(server, [
     ['--server-port=80', '--server-port: bad port 80: want 1024 to 49151, or 0 for none'],

@@ -3,6 +3,7 @@ import { FlagError, type FlagTable, type ListenerPort, type Values } from './fla
 import { writeDuration } from './syntax.ts';
 import * as agent from './topics/agent.ts';
 import * as agentPort from './topics/agent-port.ts';
+import { apiServer, checkApiServer } from './topics/api-server.ts';
 import * as callers from './topics/callers.ts';
 import * as common from './topics/common.ts';
 import { destinations, directDials, parseDestinations, parseDirect } from './topics/destinations.ts';
@@ -30,6 +31,7 @@ const dials = { ...server.routing, ...common.resume, ...server.drainIdle, ...com
 /** What serves agents, and gateways of the plane. */
 const agentSide = {
   ...agentPort.agentListening,
+  ...apiServer,
   ...plane.peerListening,
   ...agentPort.clusterTls,
   ...server.serverIdentity,
@@ -159,6 +161,7 @@ const ofAgents: readonly Check<HubValues>[] = [
   (values) => server.parseLabels(values['lease-label']),
   plane.checkAdvertising,
   plane.checkPeerListener,
+  checkApiServer,
 ];
 
 const ofBoth: readonly Check<Pick<HubValues, keyof GatewayValues & keyof HubValues>>[] = [

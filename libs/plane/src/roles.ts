@@ -82,6 +82,8 @@ export interface Hub extends NextHop {
   asker(to: Question['to']): Ask | undefined;
   /** The gateways that can be asked. */
   readonly gateways: readonly string[];
+  /** Connections of a tenant's clients to its API server. */
+  apiServerConnections(tenant: string): number;
   /** Ends these sessions and their tunnels at once; agents reconnect. @returns the ended sessions */
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
   readonly sessionCount: number;

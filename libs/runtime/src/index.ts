@@ -1,4 +1,5 @@
 export {
+  addressBytes,
   addressOf,
   bytesFrom,
   isIP,

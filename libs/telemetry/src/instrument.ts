@@ -89,8 +89,9 @@ function tracing(
   keptAfter = Number.POSITIVE_INFINITY,
 ): Tracing {
   events.on('tunnel:close', (tunnel, outcome, ms) => {
-    if (tunnel.role === 'gateway') tracer.tunnel(tunnel, outcome, ms);
+    if (tunnel.role === 'gateway' || tunnel.role === 'api-server') tracer.tunnel(tunnel, outcome, ms);
   });
+  events.on('api-server:failure', (dial, error, ms) => tracer.unreached(dial, error, ms));
   return { tracer, keptAfter, shutdown };
 }
 

@@ -44,9 +44,11 @@ export class Sync {
   readonly #options: SyncOptions;
   readonly #created = new Map<string, number>();
   /** The files, by the same rules as at members. Of two new ones that claim the same, the object that is older has it. */
-  readonly #tenants = new Tenants((one, other) => {
-    const [a, b] = [this.#created.get(one) ?? 0, this.#created.get(other) ?? 0];
-    return a - b || (one < other ? -1 : 1);
+  readonly #tenants = new Tenants({
+    order: (one, other) => {
+      const [a, b] = [this.#created.get(one) ?? 0, this.#created.get(other) ?? 0];
+      return a - b || (one < other ? -1 : 1);
+    },
   });
   readonly #files = new Map<string, TenantSource>();
   readonly #due = new Set<string>();

@@ -4,6 +4,18 @@ import { bufferSizes, poolBytes } from '@isthmus/runtime';
 export const TRANSPORT = {
   /** How long a peer may take to send its first bytes; by default, also for its TLS handshake before that. */
   firstBytesMs: 10_000,
+  /** How much of a ClientHello is read to find the name of an API server: TLS 1.3 with a post-quantum key share takes 1.8 KB. */
+  helloBytes: 16 * 1024,
+  /** How long a ClientHello may take to arrive whole until the port's own TLS goes on with it. */
+  helloMs: 5000,
+  /** How long a connection to an API server may take, over all its addresses. Without an answer, clients see a reset. */
+  apiServerConnectMs: 10_000,
+  /** How soon the name of an API server's address is resolved again, if somebody connects, or it could not be resolved. */
+  apiServerNameMs: 10_000,
+  /** How often an address that refused, or stayed silent, is tried apart from clients, until it answers. */
+  apiServerProbeMs: 2000,
+  /** How long such a try may take. */
+  apiServerProbeConnectMs: 5000,
   /**
    * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials of a tenant, so only an attack reaches this limit and
    * the next two.

@@ -262,7 +262,7 @@ function reach(
 ): () => void {
   const host = targetOf(destination);
   const connect = (addresses: readonly string[]) =>
-    connectFirst(addresses, { open: (address) => open(address, destination.port), connected, failed: refuse });
+    connectFirst(addresses, { open: (address) => openTo(address, destination.port), connected, failed: refuse });
   const named = isIP(host) === 0;
   const refused = steps.refused(named ? undefined : host);
   if (refused) refuse(refused);
@@ -276,7 +276,8 @@ function reach(
   return () => giveUp();
 }
 
-function open(host: string, port: number): Socket {
+/** Starts to connect to an address. */
+export function openTo(host: string, port: number): Socket {
   descriptors.opened();
   const socket: Socket = net.connect({
     ...{ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD },
@@ -311,7 +312,7 @@ const LOOKUPS: Readonly<Record<string, readonly [DialErrorCode, string, boolean]
   EAI_FAIL: ['dns_error', 'server misbehaving', false],
 };
 
-function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): DialError {
+export function connectError(request: Pick<DialRequest, 'destination'>, thrown: NodeJS.ErrnoException): DialError {
   const { host } = request.destination;
   const target = formatDestination(request.destination);
   // With several addresses, each has failed in its own way. Upstream reports the first.

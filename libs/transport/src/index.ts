@@ -1,3 +1,4 @@
+export { type ApiServer, ApiServers } from './api-server/api-servers.ts';
 export { type CallerPort, Callers, type CallersOptions, type PortOwner } from './callers.ts';
 export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';

@@ -13,6 +13,7 @@ import {
 } from '@isthmus/runtime';
 import { type CertificatePlace, type Due, deadlines, type PlaneEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
+import { type ByName, takeByName } from './tls/by-name.ts';
 import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.ts';
 
 /** Handshakes in progress at one port. */
@@ -53,6 +54,8 @@ export interface ListenOptions {
   readonly chooseTls?: ChooseTls;
   /** Peers may show a client certificate, which `others` and `http2` verify: see `shownCertificate`. */
   readonly asksOnly?: boolean;
+  /** Takes connections whose ClientHello names another server, before TLS or anything else answers them. Undefined: none at the moment. */
+  readonly byName?: (() => ByName | undefined) | undefined;
   /** A name that each client certificate must have (subjectAltName, DNS). */
   readonly role?: string | undefined;
   /** How long a peer may take for its TLS handshake, in milliseconds. Default 10 s. */
@@ -103,8 +106,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const connections = new RandomSet<Socket>();
   const refuse = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
   const unproven = new WaitingConnections(options.unproven ?? HANDSHAKES, refuse, options.unprovenPool);
-  const accept = (socket: Socket) => {
-    if (!options.unproven) unproven.leave(socket);
+  const enter = (socket: Socket, serve: (socket: Socket) => void) => {
     connections.add(socket);
     socket.on('close', () => connections.delete(socket));
     socket.on('error', () => {});
@@ -115,11 +117,24 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       return;
     }
     socket.setNoDelay(true);
-    dispatch(socket, options);
+    serve(socket);
+  };
+  const accept = (socket: Socket) => {
+    if (!options.unproven) unproven.leave(socket);
+    enter(socket, () => dispatch(socket, options));
   };
   const server = options.tls
     ? secured(options, options.tls, accept)
     : net.createServer({ allowHalfOpen: true }, accept);
+  if (options.byName) {
+    const taken = (socket: Socket, take: (socket: Socket) => void) => {
+      unproven.leave(socket);
+      // Before its end can have come: a TLS server's sockets end with their peers otherwise.
+      socket.allowHalfOpen = true;
+      enter(socket, take);
+    };
+    takeByName(server, { choose: options.byName, taken, where: name, events });
+  }
   const failed = (error: Error) => events.emit('refused', name, '', error);
   const bound = await bind(server, {
     at: address,

@@ -10,13 +10,18 @@ import type { AttachAnswer, AttachClaim, Carrier, ResumeOffer, Resumption } from
 /** What callers speak at a gateway's edge. */
 export type CallerProtocol = 'grpc' | 'http-connect';
 
-/** Who dials: a peer on a unix socket, the subject of a client certificate, `isthmus hold` for its callers, or an operator on the admin port. */
+/**
+ * Who dials: a peer on a unix socket, the subject of a client certificate, `isthmus hold` for its callers, an operator on the admin port, or a
+ * client of an API server, which a hub passes on.
+ */
 export interface Caller {
-  readonly via: CallerProtocol | 'hold' | 'admin';
+  readonly via: CallerProtocol | 'hold' | 'admin' | 'api-server';
   /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer; `admin` for an operator. */
   readonly identity: string;
   /** Where it comes from: `uds`, or `host:port`. */
   readonly remote?: string;
+  /** The name by which a client asked for its API server. */
+  readonly serverName?: string;
   /** Unset where no tenants are configured, and for operators of the plane. */
   readonly principal?: AnyPrincipal;
 }

@@ -9,6 +9,9 @@ import type { AgentIdentifiers } from './sessions.ts';
 /** The part of the plane that emits an event. A process may hold several (the all-in-one server is gateway and hub). */
 export type Role = 'gateway' | 'hub' | 'agent';
 
+/** Whose a tunnel is: one of a dial, or at a hub a client's connection to its API server, which no agent carries. */
+export type TunnelRole = Role | 'api-server';
+
 /** Which way a packet went, as the part that emits the event sees it. */
 export type PacketWay = 'received' | 'sent';
 
@@ -48,7 +51,7 @@ export interface DialOutcome {
 }
 
 export interface TunnelInfo {
-  readonly role: Role;
+  readonly role: TunnelRole;
   readonly dial: DialRequest;
   readonly agentId: string;
   readonly sessionId: string;
@@ -156,6 +159,8 @@ export interface PlaneEventMap {
   /** At the gateway: the destination's first byte has passed, so many milliseconds after the tunnel opened. */
   'tunnel:first-byte': [tunnel: TunnelInfo, ms: number];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome, ms: number];
+  /** At the hub: a client's connection to its API server was refused, or reached no address, so many milliseconds after its first bytes. */
+  'api-server:failure': [dial: DialRequest, error: DialError, ms: number];
   /** At a gateway: `isthmus hold` says that a tunnel of its callers was cut, perhaps while no gateway was there to see it. */
   'hold:cut': [cut: HoldCut];
   /** A process that drains ends an idle tunnel. Its `tunnel:close` follows. */

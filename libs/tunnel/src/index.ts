@@ -68,10 +68,12 @@ export {
   type SessionInfo,
   type TunnelInfo,
   type TunnelOutcome,
+  type TunnelRole,
   type TunnelSide,
   unlessProbed,
   upstreamReason,
 } from './events.ts';
+export { ByteMeter } from './limits/byte-meter.ts';
 export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
 export { attachesInTurns, inTurns } from './limits/in-turns.ts';
 export { type DialUse, PerSecond, TokenBucket, type TokenRate } from './limits/limits.ts';

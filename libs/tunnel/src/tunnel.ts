@@ -1,7 +1,7 @@
 import { RandomSet } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 import type { DialRequest, Established, ResumableTunnel, TunnelEnd } from './dial.ts';
-import type { PlaneEvents, Role, TunnelInfo, TunnelOutcome } from './events.ts';
+import type { PlaneEvents, TunnelInfo, TunnelOutcome, TunnelRole } from './events.ts';
 import { Splice } from './splice.ts';
 
 /** What a tunnel needs of the answer to its dial or attach. */
@@ -9,7 +9,7 @@ export type Carried = Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId
 
 /** A tunnel that carries bytes. Its counts are live. */
 export class Tunnel implements TunnelInfo {
-  readonly role: Role;
+  readonly role: TunnelRole;
   readonly dial: DialRequest;
   readonly agentId: string;
   readonly resumable: ResumableTunnel | undefined;
@@ -25,7 +25,7 @@ export class Tunnel implements TunnelInfo {
    * @param halfClosedMs see `Splice`
    */
   constructor(
-    role: Role,
+    role: TunnelRole,
     dial: DialRequest,
     caller: TunnelEnd,
     established: Carried,
@@ -49,7 +49,7 @@ export class Tunnel implements TunnelInfo {
       written: role === 'gateway' ? passed : undefined,
       fault: (error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error),
       meter: established.meter,
-      stalled: () => void events.emit('tunnel:stalled', role),
+      stalled: () => void events.emit('tunnel:stalled', role === 'api-server' ? 'hub' : role),
       halfClosedMs,
     });
     const { guarded } = this.#splice;
@@ -96,7 +96,7 @@ export class Tunnel implements TunnelInfo {
 
   /** See `Splice.endIdle`. */
   endIdle(): void {
-    this.#splice.endIdle(this.role === 'hub' ? 'path' : this.role);
+    this.#splice.endIdle(this.role === 'gateway' || this.role === 'agent' ? this.role : 'path');
   }
 
   /** See `Splice.abort`. */
@@ -136,7 +136,7 @@ export class TunnelTable {
   }
 
   /** Ends every tunnel of a role. */
-  abortAll(role: Role, reason: Error): void {
+  abortAll(role: TunnelRole, reason: Error): void {
     this.abortEach((tunnel) => tunnel.role === role, reason);
   }
 
@@ -150,7 +150,7 @@ export class TunnelTable {
    * connections that callers keep for their next requests would otherwise hold a process that drains until its time is over.
    * @param idleMs in milliseconds. 0: no tunnel is ended
    */
-  endIdle(role: Role, idleMs: number): Disposable {
+  endIdle(role: TunnelRole, idleMs: number): Disposable {
     const sweep = () => {
       for (const tunnel of [...this.#tunnels]) {
         if (!(tunnel instanceof Tunnel) || tunnel.role !== role || tunnel.idleMs < idleMs) continue;

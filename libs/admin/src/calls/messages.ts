@@ -83,7 +83,8 @@ function identifiersMessage({ ipv4, ipv6, host, cidr, defaultRoute }: AgentIdent
 export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel {
   return {
     dialId: tunnel.dial.id,
-    role: ROLES[tunnel.role],
+    // No agent carries it.
+    role: ROLES[tunnel.role === 'api-server' ? 'hub' : tunnel.role],
     tenant: tunnel.dial.tenant,
     destination: formatDestination(tunnel.dial.destination),
     agentId: tunnel.agentId,

@@ -8,7 +8,7 @@ import {
   startAdmission,
   type Tenant,
 } from '@isthmus/admission';
-import { type ServerValues, tlsPolicy } from '@isthmus/flags';
+import { ownPlaces, type ServerValues, tlsPolicy } from '@isthmus/flags';
 import { getOrPut, LruMap } from '@isthmus/runtime';
 import type { Closing } from '@isthmus/service';
 import { tlsChoice } from '@isthmus/transport';
@@ -26,7 +26,8 @@ interface TenancyParts {
 
 type TenancyFlags = Pick<ServerValues, 'tenants-dir' | 'cipher-suites' | 'tls-min-version'> &
   // A gateway has no flags of agents, nor a hub of callers.
-  Partial<Pick<ServerValues, 'cluster-ca-cert' | 'server-ca-cert' | 'token-review-cache-ttl'>>;
+  Partial<Pick<ServerValues, 'cluster-ca-cert' | 'server-ca-cert' | 'token-review-cache-ttl'>> &
+  Partial<Parameters<typeof ownPlaces>[0]>;
 
 /**
  * Follows the tenants of --tenants-dir.
@@ -37,6 +38,7 @@ export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Pr
     ...parts,
     dir: flags['tenants-dir'],
     bundles: { agent: flags['cluster-ca-cert'] ?? '', caller: flags['server-ca-cert'] ?? '' },
+    own: ownPlacesOf(flags),
     rememberMs: flags['token-review-cache-ttl'] ?? ADMISSION.reviewsRememberedMs,
     tokensOf: [
       ...(flags['token-review-cache-ttl'] === undefined ? [] : (['agent'] as const)),
@@ -69,6 +71,14 @@ export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Pr
       return { current, changed: admission.changed };
     },
   };
+}
+
+/** Those of a hub. A gateway alone has none: it passes nothing on. */
+function ownPlacesOf(flags: TenancyFlags): ReturnType<typeof ownPlaces> | undefined {
+  const { 'cluster-cert': cert, 'advertise-agent-address': agents, 'advertise-address': peers } = flags;
+  if (cert === undefined || agents === undefined || peers === undefined) return undefined;
+  const advertised = { 'advertise-agent-address': agents, 'advertise-address': peers };
+  return ownPlaces({ ...flags, ...advertised, 'cluster-cert': cert });
 }
 
 type CallerTokenFlags = Pick<ServerValues, 'caller-token-file' | 'server-ca-cert' | 'uds-name'>;

@@ -33,6 +33,7 @@ interface SessionsHeld {
   readonly unopened: readonly string[];
   sessions(): Iterable<SessionInfo>;
   renewals(tenant: string): number;
+  apiServerConnections(tenant: string): number;
 }
 
 interface UseOptions {
@@ -49,7 +50,7 @@ function unopenedAt({ gateway, hub }: UseOptions): readonly string[] {
 function useIn({ gateway, hub }: UseOptions): (tenant: Tenant) => Use {
   const held = hub && heldBy(hub.sessions());
   return (tenant) => ({
-    ...(hub && heldUse(tenant, held?.get(tenant.name), hub.renewals(tenant.name))),
+    ...(hub && heldUse(tenant, held?.get(tenant.name), hub)),
     ...(gateway && dialUse(tenant, gateway)),
   });
 }
@@ -77,13 +78,14 @@ class Held {
   identifiers = 0;
 }
 
-function heldUse({ limits }: Tenant, held: Held | undefined, renewals: number): Use {
+function heldUse({ name, limits }: Tenant, held: Held | undefined, hub: SessionsHeld): Use {
   return ofMost(limits, {
     agents: held?.sessionsOf.size ?? 0,
     sessions: held?.sessions ?? 0,
     sessionsPerAgent: held?.sessionsPerAgent ?? 0,
     identifiers: held?.identifiers ?? 0,
-    renewalsPerSecond: renewals,
+    renewalsPerSecond: hub.renewals(name),
+    apiServerConnections: hub.apiServerConnections(name),
   });
 }
 

@@ -3,6 +3,7 @@ import {
   type AttemptRecord,
   type Caller,
   type CutBy,
+  type DialError,
   type DialErrorCode,
   type DialLog,
   type DialOutcome,
@@ -261,6 +262,46 @@ interface TenantsRecord extends Base<'tenants'> {
   readonly problem?: string;
 }
 
-export type OtherRecord = RefusalRecord | RefusalsRecord | SessionRecord | OperationRecord | TenantsRecord;
+/** A client's connection to its API server, when it has ended. */
+interface ApiServerRecord extends Base<'api-server'> {
+  readonly connection: string;
+  readonly tenant: string;
+  /** `host:port` of the client. */
+  readonly remote: string;
+  /** By which it asked for the API server. */
+  readonly serverName: string;
+  /** The API server's, `host:port`: the one that it went to, or that was to be tried first. */
+  readonly address: string;
+  readonly outcome: 'established' | DialErrorCode;
+  /** Why it was reset. */
+  readonly text?: string;
+  readonly ms: number;
+  readonly bytes?: AuditRecord['bytes'];
+  readonly closed?: AuditRecord['closed'];
+  readonly cut?: CutBy;
+}
+
+/** When a client's connection was made, and how it ended: with an error before it had reached its API server, or as a tunnel. */
+export function apiServerRecord(
+  process: string,
+  { id, tenant, destination, caller }: DialRequest,
+  end: { readonly ms: number } & ({ readonly error: DialError } | { readonly tunnel: EndedTunnel }),
+): ApiServerRecord {
+  const { ms } = end;
+  const from = { remote: caller?.remote ?? '', serverName: caller?.serverName ?? '' };
+  const base = { time: new Date(Date.now() - ms).toISOString(), record: 'api-server', process } as const;
+  const about = { connection: id, tenant, ...from, address: formatDestination(destination) };
+  if ('error' in end) return { ...base, ...about, outcome: end.error.code, ...textOf(end.error), ms: rounded(ms) };
+  const { up, down, outcome } = end.tunnel;
+  return { ...base, ...about, outcome: 'established', ms: rounded(ms), bytes: { up, down }, ...closedOf(outcome) };
+}
+
+export type OtherRecord =
+  | ApiServerRecord
+  | RefusalRecord
+  | RefusalsRecord
+  | SessionRecord
+  | OperationRecord
+  | TenantsRecord;
 
 export type TrailRecord = AuditRecord | OtherRecord;

@@ -19,6 +19,7 @@ import { fileTarget, LineWriter, stdoutTarget } from './line-writer.ts';
 import {
   type Answer,
   type AuditRecord,
+  apiServerRecord,
   auditRecord,
   type EndedTunnel,
   type OtherRecord,
@@ -94,7 +95,9 @@ export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTra
 function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: (record: TrailRecord) => void): () => void {
   const others = of.others ? auditOthers(events, process, write) : undefined;
   const dials = of.dials ? auditDials(events, process, write, others?.passes) : undefined;
+  const apiServers = auditApiServers(events, process, write, others?.passes);
   return () => {
+    apiServers.end();
     dials?.end();
     others?.end();
   };
@@ -193,6 +196,39 @@ export function auditDials(
       const outcome = { how: 'cut', by, error: new PlaneEnded('the gateway ended', { by }) } as const;
       for (const { dial, up, down, since, resumable } of tunnels)
         end(dial, { ms: Date.now() - since, up, down, resumable, outcome });
+      tunnels.clear();
+    },
+  };
+}
+
+/** Writes one record for each connection of a client to its API server, when it has ended, or was refused. */
+export function auditApiServers(
+  events: PlaneEvents,
+  process: string,
+  write: (record: OtherRecord) => void,
+  passes: (kind: string) => boolean = () => true,
+): DialAudit {
+  const tunnels = new RandomSet<TunnelInfo>();
+  const unsubscribe = subscribe(events, {
+    'api-server:failure'(dial, error, ms) {
+      if (passes(`API server of tenant ${dial.tenant}`)) write(apiServerRecord(process, dial, { ms, error }));
+    },
+    'tunnel:open'(tunnel) {
+      if (tunnel.role === 'api-server') tunnels.add(tunnel);
+    },
+    'tunnel:close'(tunnel, outcome, ms) {
+      const { dial, up, down } = tunnel;
+      if (tunnels.delete(tunnel)) write(apiServerRecord(process, dial, { ms, tunnel: { up, down, ms, outcome } }));
+    },
+  });
+  return {
+    end() {
+      unsubscribe();
+      const outcome = { how: 'cut', by: 'path', error: new PlaneEnded('the hub ended') } as const;
+      for (const { dial, up, down, since } of tunnels) {
+        const ms = Date.now() - since;
+        write(apiServerRecord(process, dial, { ms, tunnel: { up, down, ms, outcome } }));
+      }
       tunnels.clear();
     },
   };

@@ -13,6 +13,7 @@ import {
   type SessionInfo,
   type TunnelInfo,
   type TunnelOutcome,
+  type TunnelRole,
   unlessProbed,
   upstreamReason,
 } from '@isthmus/tunnel';
@@ -93,6 +94,11 @@ function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscription
       if (error && isFlood(dial, error) && !bursts.pass(`dials of tenant ${dial.tenant}`)) return;
       logger[level](dialFields(role, dial, outcome), error ? 'dial failed' : 'dial established');
     },
+    // One that is down is known from its first lines. A flood of strangers who know a name must not fill the log.
+    'api-server:failure'(dial, error, ms) {
+      if (!bursts.pass(`API server of tenant ${dial.tenant}`)) return;
+      logger.warn(dialFields('api-server', dial, { ms, error }), 'no connection to the API server');
+    },
     'tunnel:close'(tunnel, outcome, ms) {
       const level = tunnelLevel(tunnel, outcome);
       if (logger.isLevelEnabled(level)) logger[level](tunnelFields(tunnel, outcome, ms), 'tunnel closed');
@@ -125,20 +131,25 @@ function tunnelLevel({ role }: TunnelInfo, { how, error }: TunnelOutcome): 'debu
 }
 
 /** The fields by which a dial is found in other programs' logs, in traces and in the caller's logs. Undefined fields are not logged. */
-function identityOf(role: Role, dial: DialRequest, { sessionId, hubId }: Pick<DialOutcome, 'sessionId' | 'hubId'>) {
+function identityOf(
+  role: TunnelRole,
+  dial: DialRequest,
+  { sessionId, hubId }: Pick<DialOutcome, 'sessionId' | 'hubId'>,
+) {
   return {
     role,
     dial: dial.id,
     tenant: dial.tenant,
     caller: dial.caller?.identity,
     via: dial.caller?.via,
+    serverName: dial.caller?.serverName,
     trace: traceOf(dial),
     session: sessionId,
     hub: hubId,
   };
 }
 
-function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
+function dialFields(role: TunnelRole, dial: DialRequest, outcome: DialOutcome) {
   const { ms, error, failure, agentId, timing } = outcome;
   return {
     destination: formatDestination(dial.destination),

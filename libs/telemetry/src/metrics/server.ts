@@ -1,6 +1,7 @@
 import type { Strategy } from '@isthmus/directory';
 import { type CallerProtocol, type Role, upstreamReason } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../events.ts';
+import { apiServerMetrics } from './api-servers.ts';
 import { Backends, ownSessions } from './census.ts';
 import { attemptMetrics, dialLatency } from './dials.ts';
 import { Families, type Metrics, type ObservedProgram } from './families.ts';
@@ -53,7 +54,7 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
     auditMetrics(own),
   );
   if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), cutMetrics(own), resumeMetrics(own));
-  if (options.role !== 'gateway') all.push(sessionMetrics(own));
+  if (options.role !== 'gateway') all.push(sessionMetrics(own), apiServerMetrics(own, tunnels));
   if (options.tenants) {
     const { subscriptions, sessions } = tenantMetrics(own, role, tunnels, options.tenants);
     all.push(subscriptions);

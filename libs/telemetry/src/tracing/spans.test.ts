@@ -218,6 +218,10 @@ function tellAll(tracer: Tracer): void {
   const resumable = { dial, ...session, attached: true, moves: 1, kept: 0 };
   const tunnel = { role: 'gateway', dial, ...session, since: 0, up: 1, down: 2, resumable } as const;
   spans.tunnel(tunnel, { how: 'cut', by: 'operator', error: new PlaneEnded('') }, 1);
+  const caller = { via: 'api-server', identity: '10.0.0.9:4711', remote: '10.0.0.9:4711', serverName: 'a' } as const;
+  const ofClient = { ...tunnel, resumable: undefined, role: 'api-server' as const, dial: { ...tunnel.dial, caller } };
+  spans.tunnel(ofClient, { how: 'cut', by: 'operator', error: new PlaneEnded('') }, 1);
+  spans.unreached(ofClient.dial, new DialError('connection_refused', ''), 1);
   const keep = keepDials((_ids, name, options, parent) => tracer.startSpan(name, options, parent), 1);
   keep({ span: { traceId: '', spanId: '', traceFlags: 0 }, parent: ROOT_CONTEXT, start: 0, dial, outcome });
 }

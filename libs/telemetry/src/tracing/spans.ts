@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import {
   type AttemptRecord,
   type Caller,
+  type DialError,
   type DialOutcome,
   type DialRequest,
   type DialSpan,
@@ -53,6 +54,7 @@ export const ATTRIBUTES = [
   'network.type',
   'server.address',
   'server.port',
+  'tls.client.server_name',
   'isthmus.agent.id',
   'isthmus.attempt.kind',
   'isthmus.attempt.ms',
@@ -155,12 +157,15 @@ function describeStep(span: Span, name: StepSpanName, dial: DialRequest, { error
 }
 
 function describeTunnel(span: Span, tunnel: TunnelInfo, { how, by, error }: TunnelOutcome): void {
-  const { dial, agentId, sessionId, hubId, up, down, resumable } = tunnel;
-  belongs(span, dial);
+  const { role, dial, agentId, sessionId, hubId, up, down, resumable } = tunnel;
+  if (role === 'api-server') describeClient(span, dial);
+  else {
+    belongs(span, dial);
+    put(span, 'isthmus.agent.id', agentId);
+    put(span, 'isthmus.session.id', sessionId);
+  }
   put(span, 'server.address', dial.destination.host);
   put(span, 'server.port', dial.destination.port);
-  put(span, 'isthmus.agent.id', agentId);
-  put(span, 'isthmus.session.id', sessionId);
   put(span, 'isthmus.hub.id', hubId);
   put(span, 'isthmus.tunnel.up_bytes', up);
   put(span, 'isthmus.tunnel.down_bytes', down);
@@ -170,6 +175,14 @@ function describeTunnel(span: Span, tunnel: TunnelInfo, { how, by, error }: Tunn
   if (!error) return;
   put(span, 'error.type', (error as NodeJS.ErrnoException).code ?? error.name);
   span.setStatus({ code: SpanStatusCode.ERROR, message: error.message });
+}
+
+function describeClient(span: Span, dial: DialRequest): void {
+  const { caller } = dial;
+  belongs(span, dial);
+  if (!caller) return;
+  describeCaller(span, caller);
+  put(span, 'tls.client.server_name', caller.serverName);
 }
 
 function belongs(span: Span, { id, tenant }: DialRequest): void {
@@ -222,7 +235,7 @@ export function keepDials(startAs: StartAs, slowMs: number): KeepDial {
   };
 }
 
-export type SpanName = DialSpanName | StepSpanName | 'gateway.attempt' | 'gateway.tunnel';
+export type SpanName = DialSpanName | StepSpanName | 'gateway.attempt' | 'gateway.tunnel' | 'hub.api-server';
 
 /**
  * Span kinds by the semantic conventions. Gateway and hub each answer a request from another program, so they are SERVER. The agent
@@ -234,6 +247,7 @@ export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
   'gateway.attempt': SpanKind.CLIENT,
   'gateway.attach': SpanKind.CLIENT,
   'gateway.tunnel': SpanKind.INTERNAL,
+  'hub.api-server': SpanKind.SERVER,
   'hub.dial': SpanKind.SERVER,
   'hub.attach': SpanKind.SERVER,
   'agent.dial': SpanKind.CLIENT,
@@ -243,8 +257,10 @@ export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
 
 /** Records dials and tunnels as OpenTelemetry spans. */
 export interface SpanTracer extends DialTracer {
-  /** Records a gateway's tunnel that has ended. */
+  /** Records a gateway's tunnel that has ended, or a client's connection to its API server. */
   tunnel(tunnel: TunnelInfo, outcome: TunnelOutcome, ms: number): void;
+  /** Records a client's connection that has not reached its API server. */
+  unreached(dial: DialRequest, error: DialError, ms: number): void;
 }
 
 /** @param keep called for a gateway's dial that is not sampled */
@@ -275,8 +291,20 @@ export function spanTracer(tracer: Tracer, keep?: KeepDial): SpanTracer {
     },
     tunnel(tunnel, outcome, ms) {
       const end = performance.now();
-      const { span } = begin('gateway.tunnel', tunnel.dial, end - ms);
+      const name = tunnel.role === 'api-server' ? 'hub.api-server' : 'gateway.tunnel';
+      const { span } = begin(name, tunnel.dial, end - ms);
       if (span.isRecording()) describeTunnel(span, tunnel, outcome);
+      span.end(sinceEpoch(end));
+    },
+    unreached(dial, error, ms) {
+      const end = performance.now();
+      const { span } = begin('hub.api-server', dial, end - ms);
+      if (span.isRecording()) {
+        describeClient(span, dial);
+        put(span, 'server.address', dial.destination.host);
+        put(span, 'server.port', dial.destination.port);
+        fail(span, dial, error.code, error.message);
+      }
       span.end(sinceEpoch(end));
     },
   };

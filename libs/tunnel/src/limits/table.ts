@@ -26,6 +26,14 @@ export const TENANT_LIMITS = {
   sessions: { default: 100_000, help: 'Sessions at one hub.' },
   identifiers: { default: 1000, help: 'Identifiers of one session.' },
   renewalsPerSecond: { default: 200, help: 'Fresh tokens that are verified for open sessions, and as many at once.' },
+  apiServerConnections: {
+    default: 50_000,
+    help: 'Connections to its API server through one hub (apiServer). Further ones are reset.',
+  },
+  apiServerConnectionsPerSecond: {
+    default: 2000,
+    help: 'Of these, new ones a second; twice as many at once after a quiet time. Further ones are reset.',
+  },
   dialsPerSecond: {
     default: 2000,
     help: 'Dials a second. Further ones get 429.',
@@ -54,7 +62,7 @@ export const TENANT_LIMITS = {
   },
   bytesPerSecond: {
     default: Number.POSITIVE_INFINITY,
-    help: 'Bytes of all tunnels a second, both ways together: tunnels pause, nothing is dropped. Default: no limit.',
+    help: "Bytes of all tunnels a second, both ways together: tunnels pause, nothing is dropped. At a hub, of its API server's connections. Default: no limit.",
     bytes: true,
     of: 'rate',
     holders: ['isthmus tunnels', 'shows who transfers most'],

@@ -1,0 +1,86 @@
+import type { Socket } from 'node:net';
+import type { Tenant } from '@isthmus/admission';
+import { API_SERVER_LIFTED, comparableHost } from '@isthmus/admission/api-servers';
+import type { Tenancy } from '@isthmus/plane';
+import { machineAddresses } from '@isthmus/runtime';
+import { type ApiServer, ApiServers, DEFAULT_TENANT } from '@isthmus/transport';
+import { type Observation, prohibitedBy } from '@isthmus/tunnel';
+
+export interface ApiServerSettings {
+  /** Of a hub without tenants: its names, and where it is. */
+  readonly apiServer?: (Omit<ApiServer, 'tenant'> & { readonly names: readonly string[] }) | undefined;
+  /** Ports on which this program listens by its flags. */
+  readonly ownPorts?: readonly number[];
+}
+
+interface ApiServerParts extends ApiServerSettings {
+  readonly hubId: string;
+  readonly tenancy?: Tenancy | undefined;
+  readonly observation: Observation;
+}
+
+/** The API servers that clients reach through a hub: those of tenants' files, or that of flags. */
+export function apiServersOf({ apiServer, ownPorts = [], hubId, tenancy, observation }: ApiServerParts): ApiServers {
+  const ports = () => [...ownPorts, ...(tenancy ? tenantPorts(tenancy) : [])];
+  const common = {
+    hubId,
+    events: observation.events,
+    prohibited: (address: string, port: number) =>
+      prohibitedBy({ ownPorts: ports(), ownAddresses: machineAddresses, lifted: API_SERVER_LIFTED })(address, port),
+  };
+  if (tenancy) {
+    const { tenants } = tenancy;
+    return new ApiServers({
+      ...common,
+      any: () => tenants.nameApiServers,
+      find: (serverName) => ofTenant(tenants.byApiServerName(serverName)),
+      limits: tenancy.limits,
+    });
+  }
+  const names = new Set(apiServer?.names.map(comparableHost));
+  const only = apiServer && { ...apiServer, tenant: DEFAULT_TENANT };
+  return new ApiServers({
+    ...common,
+    any: () => names.size > 0,
+    find: (serverName) => (names.has(comparableHost(serverName)) ? only : undefined),
+  });
+}
+
+/** Resolves the addresses of all API servers, and again those of changed files; tells of those that cannot be one's. @returns a function that stops it */
+export function followApiServers(servers: ApiServers, { apiServer, tenancy }: ApiServerParts): () => void {
+  if (!tenancy) {
+    servers.follow(apiServer?.addresses ?? []);
+    return () => {};
+  }
+  const look = () => {
+    servers.follow([...tenancy.tenants.all].flatMap(({ file }) => file.apiServer?.addresses ?? []));
+  };
+  look();
+  tenancy.foundOfApiServers(({ file }) =>
+    (file.apiServer?.addresses ?? []).flatMap((text, index) => {
+      const message = servers.addresses.fault(text);
+      return message === undefined ? [] : [{ at: `apiServer.addresses[${index}]`, message }];
+    }),
+  );
+  return tenancy.changed(look);
+}
+
+function ofTenant(tenant: Tenant | undefined): ApiServer | undefined {
+  if (!tenant?.file.apiServer) return undefined;
+  const { addresses, proxyProtocol = false } = tenant.file.apiServer;
+  return { tenant: tenant.name, addresses, proxyProtocol };
+}
+
+function tenantPorts({ tenants }: Tenancy): number[] {
+  const files = [...tenants.all].map(({ file }) => file);
+  return files.flatMap(({ agents = [], callers = [] }) => [...agents, ...callers].flatMap(({ port }) => port ?? []));
+}
+
+/** A fatal alert, unrecognized_name, which TLS servers send who have no such name (RFC 6066 section 3). */
+const UNRECOGNIZED_NAME = Buffer.from([21, 3, 3, 0, 2, 2, 112]);
+
+/** Where only API servers are reached, nobody else is served. */
+export function refuseUnnamed(socket: Socket): void {
+  socket.write(UNRECOGNIZED_NAME);
+  throw new Error('its client asks for the name of no API server');
+}

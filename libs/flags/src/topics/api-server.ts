@@ -1,0 +1,85 @@
+import { apiServerFaults, checkServerName, type OwnPlaces } from '@isthmus/admission/api-servers';
+import { CertificatePool, isIP, isLoopback, machineAddresses, ownChain } from '@isthmus/runtime';
+import { type Destination, formatDestination, parseDestination } from '@isthmus/tunnel';
+import { readFlagFile } from '../files.ts';
+import { bool, FlagError, int, ownTopic, strings, type Values } from '../flag.ts';
+import { SERVER_PORTS } from './callers.ts';
+
+export const apiServer = ownTopic('Listening: clients of API servers', {
+  'api-server-name': strings(
+    [],
+    "Names by which clients reach the API server at --agent-port (SNI): a comma list. Such a connection is passed on as it is, TLS and all. With --tenants-dir, a tenant's file says it (apiServer).",
+  ),
+  'api-server': strings([], 'host:port of each API server, as this program reaches it: a comma list.'),
+  'api-server-proxy-protocol': bool(
+    false,
+    "Begin each connection to the API server with a header of the PROXY protocol (v2), with its client's address.",
+  ),
+  'api-server-port': int(
+    0,
+    'TCP port for clients of API servers alone, on --agent-bind-address. They reach them at --agent-port too. 0 for none.',
+    { port: { bind: 'agent-bind-address', ...SERVER_PORTS, optional: true } },
+  ),
+});
+
+type Flags = Values<typeof apiServer> & {
+  readonly 'tenants-dir': string;
+  readonly 'cluster-cert': string;
+  readonly 'advertise-address': string;
+  readonly 'advertise-agent-address': string;
+};
+
+const OF_ONE_TENANT = ['api-server-name', 'api-server'] as const;
+
+/** @throws FlagError */
+export function checkApiServer(flags: Flags): void {
+  const { 'api-server-name': names, 'api-server': addresses, 'tenants-dir': tenants } = flags;
+  const given = OF_ONE_TENANT.find((name) => flags[name].length > 0);
+  if (tenants !== '' && given !== undefined)
+    throw new FlagError(given, "cannot be combined with --tenants-dir: a tenant's file says it (apiServer)");
+  if (tenants === '' && given === undefined && flags['api-server-port'] !== 0)
+    throw new FlagError('api-server-port', 'has no effect without --api-server-name or --tenants-dir');
+  const missing = OF_ONE_TENANT.find((name) => flags[name].length === 0);
+  if (given !== undefined && missing !== undefined) throw new FlagError(missing, `must be set when --${given} is`);
+  for (const name of names) checked('api-server-name', () => checkServerName(name));
+  for (const address of addresses) checked('api-server', () => parseDestination(address));
+  if (given === undefined) return;
+  const [fault] = apiServerFaults({ names, addresses }, ownPlaces(flags));
+  if (fault) throw new FlagError(fault.at.includes('names') ? 'api-server-name' : 'api-server', fault.message);
+}
+
+function checked(flag: string, read: () => unknown): void {
+  try {
+    read();
+  } catch (error) {
+    throw new FlagError(flag, (error as Error).message);
+  }
+}
+
+/** The ports that a program listens on by its flags. */
+export function portsOfProcess(flags: object): number[] {
+  return Object.entries(flags).flatMap(([name, value]) =>
+    name.endsWith('port') && typeof value === 'number' && value > 0 ? [value] : [],
+  );
+}
+
+/** Where a hub is reached, by its flags and its certificate. @throws FlagError if that cannot be read */
+export function ownPlaces(flags: Omit<Flags, keyof Values<typeof apiServer>>): OwnPlaces {
+  const advertised = [flags['advertise-agent-address'], flags['advertise-address']].filter(Boolean);
+  const told = new Set(advertised.map((text) => formatDestination(parseDestination(text)).toLowerCase()));
+  const [agents] = advertised.map(parseDestination);
+  const ports = portsOfProcess(flags);
+  const certificate = flags['cluster-cert'];
+  const [leaf] =
+    certificate === '' ? [] : CertificatePool.of(ownChain(readFlagFile('cluster-cert', certificate)).pem).all;
+  const names = [...(leaf?.names?.dns ?? []), ...(agents && isIP(agents.host) === 0 ? [agents.host] : [])];
+  const here = ({ host, port }: Destination) =>
+    ports.includes(port) && (isLoopback(host) || ANY.includes(host) || machineAddresses().includes(host));
+  return {
+    names: new Set(names.map((name) => name.toLowerCase())),
+    ports: new Set([...ports, ...(agents ? [agents.port] : [])]),
+    isOwn: (address) => here(address) || told.has(formatDestination(address).toLowerCase()),
+  };
+}
+
+const ANY = ['0.0.0.0', '::'];

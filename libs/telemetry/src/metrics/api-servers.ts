@@ -1,0 +1,73 @@
+import { getOrPut } from '@isthmus/runtime';
+import type { DialErrorCode } from '@isthmus/tunnel';
+import type { Subscriptions } from '../events.ts';
+import type { Families, ObservedProgram } from './families.ts';
+
+interface Counts {
+  up: number;
+  down: number;
+  readonly failures: Map<DialErrorCode, number>;
+}
+
+/** Clients' connections to their API servers through a hub. A tenant has lines from its first connection on, until its file is gone. */
+export function apiServerMetrics(families: Families, tunnels: ObservedProgram['tunnels']): Subscriptions {
+  const counts = new Map<string, Counts>();
+  const of = (tenant: string) => getOrPut(counts, tenant, () => ({ up: 0, down: 0, failures: new Map() }));
+  /** Adds up what open connections have. */
+  const sums = (tenants: Iterable<string>, value: (tunnel: { up: number; down: number }) => number) => {
+    const found = new Map([...tenants].map((tenant) => [tenant, 0]));
+    for (const tunnel of tunnels) {
+      const sum = tunnel.role === 'api-server' ? found.get(tunnel.dial.tenant) : undefined;
+      if (sum !== undefined) found.set(tunnel.dial.tenant, sum + value(tunnel));
+    }
+    return found;
+  };
+  families.tallied(
+    'gauge',
+    'api_server_connections',
+    "Current number of clients' connections to their API servers through this hub, by tenant.",
+    ['tenant'],
+    () => [...sums(counts.keys(), () => 1)].map(([tenant, count]) => [{ tenant }, count] as const),
+  );
+  families.tallied(
+    'counter',
+    'api_server_bytes_total',
+    'Bytes of these connections, by tenant, up (from the client) or down; open ones included.',
+    ['tenant', 'direction'],
+    () =>
+      (['up', 'down'] as const).flatMap((direction) => {
+        const open = sums(counts.keys(), (tunnel) => tunnel[direction]);
+        return [...counts].map(
+          ([tenant, count]) => [{ tenant, direction }, count[direction] + (open.get(tenant) ?? 0)] as const,
+        );
+      }),
+  );
+  families.tallied(
+    'counter',
+    'api_server_failures_total',
+    'Connections of clients that were reset because a limit refused them or no address of their API server answered, by tenant and error name (RFC 9209).',
+    ['tenant', 'error'],
+    () =>
+      [...counts].flatMap(([tenant, { failures }]) =>
+        [...failures].map(([error, count]) => [{ tenant, error }, count] as const),
+      ),
+  );
+  return {
+    'tunnel:open'({ role, dial }) {
+      if (role === 'api-server') of(dial.tenant);
+    },
+    'tunnel:close'({ role, dial, up, down }) {
+      if (role !== 'api-server') return;
+      const count = of(dial.tenant);
+      count.up += up;
+      count.down += down;
+    },
+    'api-server:failure'({ tenant }, { code }) {
+      const { failures } = of(tenant);
+      failures.set(code, (failures.get(code) ?? 0) + 1);
+    },
+    tenants({ gone }) {
+      for (const tenant of gone) counts.delete(tenant);
+    },
+  };
+}

@@ -1,0 +1,269 @@
+import type { Socket } from 'node:net';
+import { getOrPut, guarding, LONGEST_TIMER, onceClosed, randomHex, remoteOf, systemClock } from '@isthmus/runtime';
+import {
+  asDialError,
+  ByteMeter,
+  type Destination,
+  DIRECT,
+  DialAbort,
+  DialError,
+  type DialRequest,
+  inTurns,
+  PlaneEnded,
+  type PlaneEvents,
+  type Prohibited,
+  parseDestination,
+  TokenBucket,
+  Tunnel,
+} from '@isthmus/tunnel';
+import type { TenantLimits } from '@isthmus/tunnel/limits';
+import { TRANSPORT } from '../defaults.ts';
+import { connectError } from '../endpoint.ts';
+import { socketEnd } from '../serve-dial.ts';
+import type { ByName, NamedHello } from '../tls/by-name.ts';
+import { ApiServerAddresses, type Reached } from './addresses.ts';
+import { proxyHeader } from './proxy-header.ts';
+
+/** The API server of a tenant. */
+export interface ApiServer {
+  readonly tenant: string;
+  /** `host:port` of each. */
+  readonly addresses: readonly string[];
+  /** Whether each connection begins with a header of the PROXY protocol. */
+  readonly proxyProtocol: boolean;
+}
+
+export interface ApiServersOptions {
+  readonly hubId: string;
+  /** Whether there are any. */
+  readonly any: () => boolean;
+  /** That of a server name, in any case, with a dot at its end or without. */
+  readonly find: (serverName: string) => ApiServer | undefined;
+  /** A tenant's limits as they are now. Unset: there are none. */
+  readonly limits?: ((tenant: string) => TenantLimits) | undefined;
+  readonly prohibited: Prohibited;
+  readonly events: PlaneEvents;
+}
+
+/** What a tenant's clients use of this hub. */
+class Use {
+  open = 0;
+  readonly rate = new TokenBucket(systemClock.now);
+  readonly meter: ByteMeter | undefined;
+
+  constructor(tenant: string, limits: ApiServersOptions['limits']) {
+    this.meter = limits && new ByteMeter(tenant, () => limits(tenant));
+  }
+}
+
+/** A client's connection until it has reached its API server. */
+interface Client {
+  readonly tenant: string;
+  readonly server: ApiServer;
+  readonly dial: ClientDial;
+}
+
+interface ClientDial extends DialRequest {
+  /** The address that it goes to, or was meant to. */
+  destination: Destination;
+  readonly signal: DialAbort;
+}
+
+/** Where a connection went. */
+interface Passed {
+  address: string | undefined;
+  /** Once it is there. */
+  tunnel: Tunnel | undefined;
+}
+
+/**
+ * Passes clients' connections on to their tenants' API servers, byte for byte: TLS is between the two, and neither is ended from here. What nobody
+ * takes is reset, as a client sees it of a server that is down.
+ */
+export class ApiServers {
+  readonly addresses: ApiServerAddresses;
+  readonly #options: ApiServersOptions;
+  readonly #uses = new Map<string, Use>();
+  /** The addresses of connections, by the randoms of their hellos: one that comes back has the same. */
+  readonly #hellos = new Map<string, Passed>();
+  readonly #ends = new Set<(reason: Error) => void>();
+  readonly #connect: (client: Client) => Promise<Reached>;
+
+  constructor(options: ApiServersOptions) {
+    this.#options = options;
+    this.addresses = new ApiServerAddresses(options);
+    this.#connect = inTurns((client: Client) => this.#reach(client));
+  }
+
+  /** For `ListenOptions.byName`. */
+  readonly byName = (): ByName | undefined => (this.#options.any() ? this.#byName : undefined);
+
+  /** Connections of a tenant, those that have yet to reach its API server included. */
+  open(tenant: string): number {
+    return this.#uses.get(tenant)?.open ?? 0;
+  }
+
+  /** Forgets what is not in use. @param addresses all in force */
+  follow(addresses: Iterable<string>): void {
+    this.addresses.follow(addresses);
+    for (const [tenant, { open }] of this.#uses) if (open === 0) this.#uses.delete(tenant);
+  }
+
+  close(): void {
+    this.addresses.close();
+    const reason = new PlaneEnded('the hub stops');
+    for (const end of [...this.#ends]) end(reason);
+  }
+
+  readonly #byName: ByName = (hello) => {
+    const server = this.#options.find(hello.serverName);
+    return server && ((socket) => this.#take(socket, hello, server));
+  };
+
+  #take(socket: Socket, hello: NamedHello, server: ApiServer): void {
+    const { events } = this.#options;
+    const { tenant } = server;
+    const start = performance.now();
+    const client = { tenant, server, dial: dialOf(socket, hello, server) };
+    const fail = (thrown: unknown) => {
+      const error = asDialError(thrown);
+      if (!client.dial.signal.aborted) events.emit('api-server:failure', client.dial, error, performance.now() - start);
+      socketEnd(socket).abort(error);
+    };
+    const guarded = guarding((error) => {
+      fail(error);
+      events.emit('fault', 'api-server', remoteOf(socket), error);
+    });
+    const enter = guarded(() => {
+      const use = getOrPut(this.#uses, tenant, () => new Use(tenant, this.#options.limits));
+      const refusal = this.#refusal(use, hello, tenant);
+      if (refusal) return fail(refusal);
+      const passed: Passed = { address: undefined, tunnel: undefined };
+      this.#hellos.set(hello.random, passed);
+      use.open++;
+      const gone = () => {
+        use.open--;
+        this.#hellos.delete(hello.random);
+        client.dial.signal.abort();
+      };
+      onceClosed(socket, gone);
+      const end = (reason: Error) => {
+        client.dial.signal.abort(reason);
+        socketEnd(socket).abort(reason);
+      };
+      this.#ends.add(end);
+      const settled = guarded((reached: Reached | undefined, error?: unknown) => {
+        this.#ends.delete(end);
+        if (!reached) return fail(error);
+        passed.address = reached.address;
+        client.dial.destination = parseDestination(reached.address);
+        passed.tunnel = this.#join(socket, client, reached, use);
+      });
+      this.#connect(client).then(settled, (error) => settled(undefined, error));
+    });
+    enter();
+  }
+
+  #refusal(use: Use, { random, serverName }: NamedHello, tenant: string): DialError | undefined {
+    const before = this.#hellos.get(random);
+    if (before) return this.#sameHello(before, serverName);
+    const limits = this.#options.limits?.(tenant);
+    if (!limits) return undefined;
+    const { apiServerConnections: most, apiServerConnectionsPerSecond: perSecond } = limits;
+    const reached = (limit: string, value: number) =>
+      new DialError('connection_limit_reached', `tenant ${tenant} has reached its limit ${limit} of ${value}`);
+    if (use.open >= most) return reached('apiServerConnections', most);
+    if (use.meter && use.meter.queued >= limits.bytesQueued) return reached('bytesQueued', limits.bytesQueued);
+    if (use.rate.take(1, { perSecond, atOnce: 2 * perSecond })) return undefined;
+    return reached('apiServerConnectionsPerSecond', perSecond);
+  }
+
+  /** An API server that has answered does not lead back: then somebody else sends what that client sent. */
+  #sameHello({ address, tunnel }: Passed, serverName: string): DialError {
+    const leadsBack = address !== undefined && (tunnel?.down ?? 0) === 0;
+    if (leadsBack) this.addresses.leadsBack(address);
+    const text = leadsBack
+      ? `the connection came back: ${address} is the plane itself, and not the API server of ${serverName}`
+      : 'another connection has begun with the same ClientHello';
+    return new DialError('destination_ip_prohibited', text);
+  }
+
+  #reach({ server, dial }: Client): Promise<Reached> {
+    return new Promise((resolve, reject) => {
+      const { signal } = dial;
+      const left = new DialError('connection_terminated', 'the client left');
+      if (signal.aborted) return reject(left);
+      const settle = () => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', abandon);
+      };
+      const giveUp = (late: boolean, error: DialError) => {
+        settle();
+        stop(late);
+        reject(error);
+      };
+      const abandon = () => giveUp(false, left);
+      const seconds = TRANSPORT.apiServerConnectMs / 1000;
+      const late = () => giveUp(true, new DialError('connection_timeout', `no address answered within ${seconds} s`));
+      const timer = setTimeout(late, TRANSPORT.apiServerConnectMs);
+      signal.addEventListener('abort', abandon);
+      const stop = this.addresses.connect(server.addresses, {
+        reached(reached) {
+          settle();
+          resolve(reached);
+        },
+        failed(error, address) {
+          settle();
+          dial.destination = parseDestination(address);
+          reject(error.code === undefined ? prohibited(error) : connectError(dial, error));
+        },
+      });
+    });
+  }
+
+  #join(
+    socket: Socket,
+    { dial, server }: Client,
+    { socket: upstream, address }: Reached,
+    use: Use,
+  ): Tunnel | undefined {
+    const { hubId, events } = this.#options;
+    this.addresses.count(address, 1);
+    onceClosed(upstream, () => this.addresses.count(address, -1));
+    if (dial.signal.aborted) {
+      upstream.on('error', () => {}).destroy();
+      return undefined;
+    }
+    if (server.proxyProtocol) upstream.write(proxyHeader(socket));
+    const carried = {
+      end: socketEnd(upstream),
+      agentId: DIRECT,
+      sessionId: '',
+      hubId,
+      ...(use.meter && { meter: use.meter }),
+    };
+    const tunnel = new Tunnel('api-server', dial, socketEnd(socket), carried, events, LONGEST_TIMER);
+    const end = (reason: Error) => tunnel.abort(reason);
+    this.#ends.add(end);
+    void tunnel.done.then(() => this.#ends.delete(end));
+    socket.resume();
+    return tunnel;
+  }
+}
+
+function dialOf(socket: Socket, { serverName }: NamedHello, { tenant, addresses }: ApiServer): ClientDial {
+  const remote = remoteOf(socket);
+  return {
+    id: randomHex(8),
+    tenant,
+    destination: parseDestination(addresses[0] ?? ''),
+    deadline: performance.now() + TRANSPORT.apiServerConnectMs,
+    signal: new DialAbort(),
+    caller: { via: 'api-server', identity: remote, remote, serverName },
+  };
+}
+
+/** None of the addresses can be an API server's. */
+function prohibited({ message }: Error): DialError {
+  return new DialError('destination_ip_prohibited', message);
+}
