@@ -24,8 +24,12 @@ export const SYNC = {
   burst: 100,
   /** Calls a second that write status. A start with 1,000 tenants takes a minute of them. */
   statusQps: 20,
-  /** How often what a member says of the tenants is asked for, and how often one tenant's status is written at most. */
+  /** Statuses that are written at the same time. */
+  statusesAtOnce: 4,
+  /** How often one tenant's status is written at most. */
   statusMs: 10_000,
+  /** How often a member is asked what the plane has of each tenant. With 1,000 tenants, each member answers with 1 MB. */
+  askMs: 30_000,
   /** How long the member may take for its answer. */
   memberMs: 5000,
   /** The longest answer of a member: 1,000 tenants take 1 MB. */

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isthmusTenantsSync, type SyncValues } from '@isthmus/flags';
-import { inClusterConnection, kubeClient, kubeconfigFile } from '@isthmus/kube';
+import { inClusterConnection, type KubeClient, kubeClient, kubeconfigFile, leaderLease, periodic } from '@isthmus/kube';
 import { randomHex } from '@isthmus/runtime';
 import {
   type Check,
@@ -18,8 +18,10 @@ import { inWords } from '@isthmus/tunnel';
 import { SYNC } from './defaults.ts';
 import { Directory } from './directory.ts';
 import type { From } from './kinds.ts';
+import { askMember, type Connected } from './member.ts';
 import { syncMetrics } from './metrics.ts';
 import { Report } from './report.ts';
+import { StatusWriter } from './status.ts';
 import { Sync, type Verdict } from './sync.ts';
 import { Watching } from './watching.ts';
 
@@ -85,6 +87,13 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     closing.defer(() => watching[Symbol.asyncDispose]());
     watching.start();
 
+    const identity = `${hostname()}-${randomHex(4)}`;
+    if (flags['status-namespace'] !== '') {
+      const statusClient = await kubeClient({ source, qps: SYNC.statusQps, burst: SYNC.statusQps });
+      closing.defer(() => statusClient[Symbol.dispose]());
+      closing.defer(writeStatus(flags, { client: statusClient, identity, sync, watching, log }));
+    }
+
     const write = async () => {
       await sync.flush();
       report.write(sync.verdicts, sync.written, now());
@@ -107,13 +116,64 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
       ended.abort();
       await writing;
     });
-    log.info(
-      { version: VERSION, plane: flags.plane, from: flags.from, instance: `${hostname()}-${randomHex(4)}` },
-      'following objects',
-    );
+    log.info({ version: VERSION, plane: flags.plane, from: flags.from, identity }, 'following objects');
     return { drain: async () => {}, close: () => closing.close() };
   });
 }
+
+interface StatusParts {
+  readonly client: KubeClient;
+  readonly identity: string;
+  readonly sync: Sync;
+  readonly watching: Watching;
+  readonly log: ProgramLogger;
+}
+
+/** Writes the objects' status, if this is the one of several syncs that does. Returns what ends that. */
+function writeStatus(flags: SyncValues, { client, identity, sync, watching, log }: StatusParts): () => Promise<void> {
+  const warned = new Map<string, string>();
+  const warn = (what: string, error: Error) => {
+    const text = inWords(error);
+    if (warned.get(what) !== text) log.warn({}, `${what}: ${text}`);
+    warned.set(what, text);
+  };
+  const namespace = flags['status-namespace'];
+  const failed = (error: Error) => warn(`the lease ${namespace}/${LEASE}-${flags.plane}`, error);
+  const leader = leaderLease({ client, namespace, identity, name: `${LEASE}-${flags.plane}`, failed });
+  const writer = new StatusWriter({
+    client,
+    known: (name) => watching.status(name),
+    failed: (error) => warn('a status cannot be written', error),
+  });
+  const files = { ca: flags['member-ca-cert'], cert: flags['member-cert'], key: flags['member-key'] };
+  let asked = Number.NEGATIVE_INFINITY;
+  let connected: Map<string, Connected> | undefined;
+  const rounds = periodic(
+    async (signal) => {
+      if (!leader.leads) return SYNC.graceLookMs;
+      if (flags.member !== '' && performance.now() - asked >= SYNC.askMs) {
+        asked = performance.now();
+        connected = await askMember({ address: flags.member, files }).catch((error) => {
+          warn(`${flags.member} does not say who is connected`, error as Error);
+          return undefined;
+        });
+      }
+      await writer.write(sync.verdicts, connected, signal);
+      return SYNC.statusMs;
+    },
+    (error) => {
+      warn('no status is written', error as Error);
+      return SYNC.statusMs;
+    },
+  );
+  return async () => {
+    await rounds[Symbol.asyncDispose]();
+    await leader[Symbol.asyncDispose]();
+  };
+}
+
+/** Of which one sync of a plane holds the only one. */
+const LEASE = 'isthmus-tenants-sync';
 
 function tell(log: ProgramLogger, name: string, verdict: Verdict | undefined, fault: Error | undefined): void {
   if (fault) log.error({ object: name }, `the tenant cannot be written: ${inWords(fault)}`);

@@ -1,4 +1,4 @@
-import { followObjects, type KubeClient, type KubeObject, KubeStatusError, periodic } from '@isthmus/kube';
+import { followObjects, type KubeClient, type KubeObject, KubeStatusError, objectName, periodic } from '@isthmus/kube';
 import { Backoff } from '@isthmus/runtime';
 import type { Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
@@ -9,10 +9,12 @@ import {
   PLANE,
   type Source,
   type SourceKind,
+  type SourceObject,
   sourceKeeper,
   TENANT,
 } from './kinds.ts';
 import { KnownObjects } from './objects.ts';
+import type { TenantStatus } from './status.ts';
 import { type Values, type ValuesObject, valueKeeper } from './values.ts';
 
 export interface WatchingOptions {
@@ -46,14 +48,13 @@ export class Watching implements AsyncDisposable {
   /** What has not been listed yet. */
   readonly #unlisted = new Set<string>();
   readonly #followers: AsyncDisposable[] = [];
+  /** Of `Tenant` objects, by name. */
+  readonly #statuses = new Map<string, TenantStatus>();
 
   constructor(options: WatchingOptions) {
     this.#options = options;
     for (const kind of [...options.from.map((from) => FROM[from]), TENANT])
-      this.#sources.set(
-        kind,
-        this.#known(kind.plural, sourceKeeper(kind, options.plane, options.agents), options.changed, sameSource),
-      );
+      this.#sources.set(kind, this.#known(kind.plural, this.#keeper(kind), options.changed, sameSource));
     const values = (what: string, keep: (object: ValuesObject) => Values) =>
       this.#known(what, keep, (name) => options.changedValues(name));
     for (const from of options.from) {
@@ -80,6 +81,11 @@ export class Watching implements AsyncDisposable {
     return [...this.#sources.values()].flatMap((known) => known.get(name) ?? []);
   }
 
+  /** The status of a `Tenant` object, as the API server has it. */
+  status(name: string): TenantStatus | undefined {
+    return this.#statuses.get(name);
+  }
+
   /** Takes the object of a file that lies here for one that was there. */
   assume({ kind, namespace, name }: Pick<Source, 'kind' | 'namespace' | 'name'>): void {
     const gone: Source = { kind, namespace, name, created: 0, generation: 0, atOnce: true, fields: {} };
@@ -99,6 +105,17 @@ export class Watching implements AsyncDisposable {
     await Promise.all(this.#followers.map((each) => each[Symbol.asyncDispose]()));
   }
 
+  /** What is kept of the objects of a kind, with the status of those of ours beside it. */
+  #keeper(kind: SourceKind): (object: SourceObject) => Source | undefined {
+    const keep = sourceKeeper(kind, this.#options.plane, this.#options.agents);
+    if (kind !== TENANT) return keep;
+    return (object) => {
+      const kept = keep(object);
+      if (kept) this.#statuses.set(objectName(object), (object.status ?? {}) as TenantStatus);
+      return kept;
+    };
+  }
+
   #known<T extends KubeObject, K>(
     what: string,
     keep: (object: T) => K | undefined,
@@ -108,7 +125,11 @@ export class Watching implements AsyncDisposable {
     this.#unlisted.add(what);
     const { now, failed, listed } = this.#options;
     return new KnownObjects<T, K>({
-      ...{ keep, changed, now },
+      ...{ keep, now },
+      changed: (name, gone) => {
+        if (gone !== undefined && what === TENANT.plural) this.#statuses.delete(name);
+        changed(name, gone);
+      },
       ...(same && { same }),
       failed: (error) => failed(what, error),
       listed: () => {

@@ -1,0 +1,82 @@
+import { Agent as HttpAgent, request as httpRequest } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import { answerTo, httpsAgent, lookupName, readNamedFile, wholeOf } from '@isthmus/runtime';
+import { SYNC } from './defaults.ts';
+
+/** What a plane says of a tenant. */
+export interface Connected {
+  readonly agents: number;
+  readonly sessions: number;
+  /** Hubs that have these sessions. */
+  readonly hubs: number;
+  /** Callers that dialled within five minutes. */
+  readonly callers: number;
+}
+
+export interface MemberOptions {
+  /** `HOST:PORT` of its admin port. */
+  readonly address: string;
+  /** Paths; empty for none. With a CA, it is asked by TLS. */
+  readonly files: { readonly ca: string; readonly cert: string; readonly key: string };
+}
+
+/** A line of the answer of `POST /ask` (docs/OPERATE.md). */
+interface Line {
+  readonly member: { readonly roles: readonly string[] };
+  readonly answer?: {
+    readonly tenants?: readonly {
+      readonly name: string;
+      readonly agents?: number;
+      readonly sessions?: number;
+      readonly callers?: readonly string[];
+    }[];
+  };
+}
+
+/** Asks one member for the plane. @throws Error if it does not answer */
+export async function askMember({ address, files }: MemberOptions): Promise<Map<string, Connected>> {
+  const [, host = '', port = ''] = /^(.*):(\d+)$/.exec(address) ?? [];
+  const name = host.replace(/^\[(.*)\]$/, '$1');
+  const text = (path: string) => readNamedFile(path).toString();
+  const tls = files.ca !== '';
+  const own = files.cert === '' ? {} : { cert: text(files.cert), key: text(files.key) };
+  // A question a minute needs no connection that stays.
+  const agent = tls ? httpsAgent({ ca: text(files.ca), ...own }, [name]) : new HttpAgent({ lookup: lookupName });
+  const body = JSON.stringify({ method: 'ListTenants', timeoutMs: SYNC.memberMs });
+  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+  const send = tls ? httpsRequest : httpRequest;
+  try {
+    const sent = send({ host: name, port, path: '/ask', method: 'POST', headers, agent });
+    sent.end(body);
+    const response = await answerTo(sent, AbortSignal.timeout(2 * SYNC.memberMs));
+    const answer = (await wholeOf(response, SYNC.memberBytes)).toString();
+    if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}: ${answer.slice(0, 200).trim()}`);
+    return connectedIn(answer.split('\n').flatMap((line) => (line === '' ? [] : (JSON.parse(line) as Line))));
+  } finally {
+    agent.destroy();
+  }
+}
+
+/** Puts members' answers together: gateways know the sessions of all hubs, hubs their own. */
+export function connectedIn(lines: readonly Line[]): Map<string, Connected> {
+  const found = new Map<string, { -readonly [K in keyof Connected]: Connected[K] }>();
+  const gateways = lines.some(({ member }) => member.roles.includes('gateway'));
+  if (lines.every(({ answer }) => answer === undefined)) throw new Error('no member answered');
+  for (const { member, answer } of lines) {
+    const [gateway, hub] = [member.roles.includes('gateway'), member.roles.includes('hub')];
+    for (const { name, agents = 0, sessions = 0, callers = [] } of answer?.tenants ?? []) {
+      const known = found.get(name) ?? { agents: 0, sessions: 0, hubs: 0, callers: 0 };
+      if (gateway) {
+        known.agents = Math.max(known.agents, agents);
+        known.sessions = Math.max(known.sessions, sessions);
+        known.callers = Math.max(known.callers, callers.length);
+      } else if (!gateways) {
+        known.agents += agents;
+        known.sessions += sessions;
+      }
+      if (hub && sessions > 0) known.hubs++;
+      found.set(name, known);
+    }
+  }
+  return found;
+}

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { connectedIn } from './member.ts';
+import { statusOf, type TenantStatus } from './status.ts';
+import type { Verdict } from './sync.ts';
+
+const verdict = (more: Partial<Verdict> = {}): Verdict => ({
+  source: { kind: 'Tenant', namespace: 'acme', name: 'prod', created: 0, generation: 3, atOnce: false, fields: {} },
+  tenant: 'acme-prod',
+  fault: undefined,
+  kept: false,
+  ...more,
+});
+
+const conditions = ({ conditions = [] }: TenantStatus) =>
+  Object.fromEntries(
+    conditions.map(({ type, status, lastTransitionTime }) => [type, `${status} ${lastTransitionTime}`]),
+  );
+
+describe('the status of a Tenant', () => {
+  const two = { agents: 2, sessions: 4, hubs: 2, callers: 1 };
+
+  it('says what is in force, and who is connected', () => {
+    const status = statusOf(verdict(), two, {}, '1');
+    assert.deepEqual(conditions(status), { Accepted: 'True 1', Connected: 'True 1' });
+    assert.deepEqual([status.agents, status.hubs, status.observedGeneration], [2, 2, 3]);
+  });
+
+  it('keeps the time of a condition that stays, and what is connected while no member answers', () => {
+    const before = statusOf(verdict(), two, {}, '1');
+    const after = statusOf(verdict({ fault: 'agents[0]: x', kept: true }), undefined, before, '2');
+    assert.deepEqual(conditions(after), { Accepted: 'False 2', Connected: 'True 1' });
+    assert.equal(after.agents, 2);
+    assert.equal(after.conditions?.[0]?.message, 'agents[0]: x. The last good state stays in force');
+  });
+
+  it('does not know who is connected before a member has answered', () => {
+    assert.deepEqual(conditions(statusOf(verdict(), undefined, {}, '1')), {
+      Accepted: 'True 1',
+      Connected: 'Unknown 1',
+    });
+  });
+});
+
+describe("members' answers", () => {
+  const line = (
+    roles: string[],
+    ...tenants: [name: string, agents: number, sessions: number, callers?: string[]][]
+  ) => ({
+    member: { roles },
+    answer: { tenants: tenants.map(([name, agents, sessions, callers = []]) => ({ name, agents, sessions, callers })) },
+  });
+
+  it('are one: a gateway knows all sessions, and a hub has its own', () => {
+    const found = connectedIn([
+      line(['gateway'], ['acme', 2, 4, ['a', 'b']]),
+      line(['gateway'], ['acme', 2, 3]),
+      line(['hub'], ['acme', 2, 2]),
+      line(['hub'], ['acme', 2, 2], ['globex', 0, 0]),
+    ]);
+    assert.deepEqual(found.get('acme'), { agents: 2, sessions: 4, hubs: 2, callers: 2 });
+    assert.deepEqual(found.get('globex'), { agents: 0, sessions: 0, hubs: 0, callers: 0 });
+  });
+
+  it('of hubs alone are added up', () => {
+    const found = connectedIn([
+      line(['hub'], ['acme', 1, 1]),
+      line(['hub'], ['acme', 1, 1]),
+      { member: { roles: ['hub'] } },
+    ]);
+    assert.deepEqual(found.get('acme'), { agents: 2, sessions: 2, hubs: 2, callers: 0 });
+  });
+
+  it('of nobody are none', () => {
+    assert.throws(() => connectedIn([{ member: { roles: ['hub'] } }]), /no member answered/);
+  });
+});
