@@ -126,7 +126,7 @@ const holdFlags = {
 
 const syncFlags = {
   ...sync.tenantsSync,
-  'health-port': { ...server.serverPorts['health-port'], initial: 8097 },
+  'health-port': { ...server.serverPorts['health-port'], initial: 8098 },
   'health-bind-address': server.serverPorts['health-bind-address'],
   ...common.kubeconfig,
   ...common.logging,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync, globSync, readdirSync, readFileSync, watch } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, test } from 'node:test';
 import { startAdmission } from '@isthmus/admission';
 import { planeEvents } from '@isthmus/tunnel';
@@ -8,17 +8,24 @@ import { parse } from 'yaml';
 import {
   AS_IN_IMAGE,
   commandOf,
+  connectThrough,
   type Flags,
   freePort,
+  greeter,
   isUp,
+  newTrust,
+  nextChunk,
   type Program,
   type Scope,
   scoped,
   sharedByFile,
+  startAgent,
   startCommand,
+  startServer,
   tempDir,
   until,
 } from '../harness/index.ts';
+import { TenantTrust } from '../tenants/tenant-trust.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
 import { namespaceOf, newCa, newKey, secretOf, tenantOf, tenantWithCa } from './objects.ts';
 
@@ -341,6 +348,95 @@ describe('An API server that goes away', { skip: noApiServer }, () => {
     }),
   );
 });
+
+describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
+  test(
+    "carries a tenant's dials through its own agent while its CA is rotated, and one sync writes the status",
+    scoped(async (scope) => {
+      const kube = await KubernetesApi.start(scope);
+      const dir = await tempDir(scope);
+      const trust = await newTrust(scope);
+      const leads = { 'status-namespace': 'plane', member: '' };
+      await kube.apply(namespaceOf('plane'), namespaceOf('acme'));
+      const { program: first } = await startSync(scope, kube, leads, dir);
+      const server = await startServer(scope, trust, { 'uds-name': '', 'cluster-ca-cert': '', 'tenants-dir': dir });
+      const member = `127.0.0.1:${server.program.adminPort}`;
+      const tenant = await TenantTrust.create(await tempDir(scope), 'acme');
+      const values = (more = '') => ({
+        'agents.crt': readFileSync(tenant.cluster.cert, 'utf8') + more,
+        'callers.crt': readFileSync(tenant.callers.cert, 'utf8'),
+        'tls.crt': readFileSync(tenant.server.cert, 'utf8'),
+        'tls.key': readFileSync(tenant.server.key, 'utf8'),
+      });
+      const ref = (key: string) => ({ secretRef: { name: 'own', key } });
+      await kube.apply(
+        secretOf('acme', 'own', values()),
+        tenantOf('acme', 'prod', {
+          server: { serverNames: [tenant.serverName], certificate: ref('tls.crt'), key: ref('tls.key') },
+          agents: [{ certificates: { ca: ref('agents.crt') } }],
+          callers: [{ certificates: { ca: ref('callers.crt') } }],
+        }),
+      );
+      const { cert, key } = await tenant.agent('edge-1');
+      await startAgent(scope, trust, server.agentPort, { 'agent-id': 'edge-1', 'agent-cert': cert, 'agent-key': key });
+      const destination = await greeter(scope, 'hello\n');
+      const { serverName, cluster } = tenant;
+      const via = { port: server.mtls.port, serverName, ca: cluster.cert, identity: await tenant.caller() };
+      const dial = async () => {
+        const { socket, status } = await connectThrough(scope, { via, destination: destination.authority });
+        const said = status === 200 ? `${await nextChunk(socket, 'the greeting')}` : `${status}`;
+        socket.destroy();
+        return said;
+      };
+      await until(async () => (await dial().catch(() => '')) === 'hello\n', { what: 'a dial through the agent' });
+
+      const before = folderOf(dir);
+      await kube.apply(secretOf('acme', 'own', values(await newCa())));
+      let failed = 0;
+      await until(async () => {
+        if ((await dial()) !== 'hello\n') failed++;
+        return folderOf(dir) !== before;
+      });
+      for (let dials = 0; dials < 20; dials++) if ((await dial()) !== 'hello\n') failed++;
+      assert.equal(failed, 0);
+
+      const columns = async () => (await kube.kubectl(['get', '-n', 'acme', 'tenant', 'prod', '--no-headers'])).trim();
+      await until(async () => /^prod +True/.test(await columns()), { what: 'its columns' });
+      const holder = () =>
+        kube.kubectl([
+          'get',
+          '-n',
+          'plane',
+          'lease',
+          'isthmus-tenants-sync-isthmus',
+          '-o',
+          'jsonpath={.spec.holderIdentity}',
+        ]);
+      const leader = await holder();
+      await startSync(scope, kube, { ...leads, member });
+      assert.equal(await holder(), leader);
+      await first.kill();
+      // agents, sessions, callers
+      await until(async () => /^prod +True +1 +1 +1 /.test(await columns()), { deadline: 60_000, what: 'its columns' });
+      assert.notEqual(await holder(), leader);
+      const conditions = await kube.kubectl([
+        'get',
+        '-n',
+        'acme',
+        'tenant',
+        'prod',
+        '-o',
+        'jsonpath={.status.conditions[*].message}',
+      ]);
+      assert.equal(conditions, 'The spec is in force 1 agents with 1 sessions at 1 hubs');
+    }),
+  );
+});
+
+/** The folder that the tenant's file names. */
+function folderOf(dir: string): string {
+  return dirname(fileOf(dir, 'acme.prod.yaml')?.agents[0]?.certificates.ca ?? '');
+}
 
 const MANY = 1000;
 
