@@ -123,7 +123,7 @@ async function declare(path, to) {
   const config = join(to, 'tsconfig.json');
   mkdirSync(to, { recursive: true });
   const files = paths.map((each) => join(ROOT, each, 'src/index.ts'));
-  writeFileSync(config, JSON.stringify({ extends: join(ROOT, 'tsconfig.json'), compilerOptions, files, include: [] }));
+  writeFileSync(config, JSON.stringify({ extends: join(ROOT, 'tsconfig.base.json'), compilerOptions, files }));
   const { status, output } = await command([bin('tsc'), '--project', config], { timeout: COMPILE_MS });
   if (status !== 0) throw new Error(`tsc: ${output}`);
 }
