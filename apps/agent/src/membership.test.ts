@@ -4,7 +4,7 @@ import { type HubMember, TRANSPORT } from '@isthmus/transport';
 import {
   assess,
   type Held,
-  type Membership,
+  type KnownHubs,
   membershipOf,
   type Report,
   ranking,
@@ -44,7 +44,7 @@ class Links {
     if (report && report.hubs.size > 0) this.last = report;
   }
 
-  get membership(): Membership {
+  get membership(): KnownHubs {
     return membershipOf([...this.reports.values()], this.last, this.now);
   }
 }

@@ -14,7 +14,7 @@ export interface Report {
 }
 
 /** What the reports of all links together say. */
-export interface Membership {
+export interface KnownHubs {
   /** Of the links, or else of the last one that ended. If all reports have expired, they count: a wrong address costs no more than an attempt. */
   readonly hubs: readonly HubMember[];
   /** Whether `hubs` are expired reports. */
@@ -48,7 +48,7 @@ export function isRenewal({ current, until }: Report, message: MembershipMessage
 }
 
 /** @param last the report of the link that ended last, for when no link has reported any hub */
-export function membershipOf(reports: readonly Report[], last: Report | undefined, now: number): Membership {
+export function membershipOf(reports: readonly Report[], last: Report | undefined, now: number): KnownHubs {
   const holds = ({ until }: Report) => now < until;
   const reported = reports.filter(({ hubs }) => hubs.size > 0);
   const latest = reported.length === 0 && last ? [last] : reported;
@@ -104,7 +104,7 @@ export interface Known extends Pick<AgentOptions, 'agentId' | 'zone' | 'sessionC
   readonly sessions: readonly Held[];
   /** How many servers without a plane there are, by the last one's count or by leases. */
   readonly serverCount: number;
-  readonly membership: Membership;
+  readonly membership: KnownHubs;
 }
 
 interface Assessment {

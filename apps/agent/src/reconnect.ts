@@ -52,7 +52,7 @@ export class ConfiguredServer {
     const turn = this.#turn++ % this.#places.length;
     const inTurn = [...this.#places.slice(turn), ...this.#places.slice(0, turn)];
     const [place] = inTurn.sort((a, b) => rank(a) - rank(b)) as [string];
-    return { ...addressOf(place), name: this.#host };
+    return { ...serverAddressOf(place), name: this.#host };
   }
 
   /** While the name does not resolve, its last addresses are used. */
@@ -75,11 +75,11 @@ export class ConfiguredServer {
 }
 
 /** Undefined for a hub that agents reach only through a configured server. */
-export function placeOf({ address }: HubMember): string | undefined {
+export function hubPlaceOf({ address }: HubMember): string | undefined {
   return address === '' ? undefined : formatDestination(parseDestination(address));
 }
 
-export function addressOf(place: string): ServerAddress {
+export function serverAddressOf(place: string): ServerAddress {
   const { host, port } = parseDestination(place);
   return { address: host, port };
 }
@@ -206,7 +206,7 @@ export class Reconnect {
     const engaged = this.pending.filter((attempt) => !attempt.configured || young.includes(attempt));
     const wasLost = (place: string) => Number(addresses.get(place)?.failures === 0);
     const known = hubs
-      .flatMap((hub) => placeOf(hub) ?? [])
+      .flatMap((hub) => hubPlaceOf(hub) ?? [])
       .filter((place) => !engaged.some((attempt) => attempt.place === place && !attempt.configured))
       .sort((a, b) => wasLost(a) - wasLost(b))
       .map((place) => ({ place, wait: addresses.wait(place), failedAt: addresses.failedAt(place) }));

@@ -9,7 +9,7 @@ import {
   isInPlane,
   isRenewal,
   type Known,
-  type Membership,
+  type KnownHubs,
   membershipOf,
   type Report,
   silent,
@@ -17,11 +17,11 @@ import {
 } from './membership.ts';
 import {
   type Attempt,
-  addressOf,
   ConfiguredServer,
-  placeOf,
+  hubPlaceOf,
   Reconnect,
   type Resolve,
+  serverAddressOf,
   type Target,
 } from './reconnect.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
@@ -154,7 +154,7 @@ export class Upkeep {
   }
 
   /** Connects to a better hub whose time has come. */
-  #move({ registry }: Membership, better: readonly HubMember[], displaced: readonly Held[], surplus: number): Step {
+  #move({ registry }: KnownHubs, better: readonly HubMember[], displaced: readonly Held[], surplus: number): Step {
     const reconnect = this.#reconnect;
     reconnect.anew();
     // Times that were drawn while nothing may move would all have passed when something may.
@@ -166,7 +166,7 @@ export class Upkeep {
       return { again: busy ? AGENT.lookEveryMs : Math.min(...better.map((hub) => reconnect.moveWait(hub, busy))) };
     // One after the other: the last one is done when what it displaced is leaving.
     if (reconnect.pending.length > 0 || surplus > 0) return { again: AGENT.lookEveryMs };
-    const place = placeOf(hub);
+    const place = hubPlaceOf(hub);
     const [configured] = this.#servers as [ConfiguredServer];
     const again = place === undefined ? configured.wait(reconnect) : reconnect.addresses.wait(place);
     if (again > 0) return { again };
@@ -204,7 +204,7 @@ export class Upkeep {
     };
   }
 
-  get #membership(): Membership {
+  get #membership(): KnownHubs {
     // What an attempt hears before it is adopted may come from a stranger.
     const reports = [...this.#links].flatMap(({ report, uplink }) => (uplink && report) ?? []);
     return membershipOf(reports, this.#lastReport, this.#now);
@@ -251,7 +251,7 @@ export class Upkeep {
   }
 
   async #serverOf({ place, configured, calm }: Attempt): Promise<ServerAddress> {
-    if (!configured) return addressOf(place);
+    if (!configured) return serverAddressOf(place);
     this.#servers = [...this.#servers.filter((other) => other !== configured), configured];
     return configured.next(this.#reconnect, calm);
   }
@@ -321,7 +321,7 @@ export class Upkeep {
       link.report = updated(report, message, this.#now);
       if (!known) return;
       const started = this.#membership.hubs.filter(({ hubId, generation }) => generation > (known.get(hubId) ?? -1));
-      if (started.length > 0) this.#reconnect.started(started.flatMap((hub) => placeOf(hub) ?? []));
+      if (started.length > 0) this.#reconnect.started(started.flatMap((hub) => hubPlaceOf(hub) ?? []));
     }
     this.look();
   }

@@ -33,7 +33,7 @@ import type { DialRequest, Observation } from '@isthmus/tunnel';
 import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
 import { type ApiServerSettings, apiServersOf, followApiServers, refuseUnnamed } from './api-servers.ts';
 import { HUB } from './defaults.ts';
-import { Membership, Policies } from './membership.ts';
+import { HubReports, Policies } from './membership.ts';
 import { type AgentIdentity, newSessionId, type SessionTable } from './sessions.ts';
 
 interface AgentListenersOptions {
@@ -226,7 +226,7 @@ type Welcome = HubHello & AdmittedAgent & Reach;
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
 export class AgentPort {
   /** Tells agents about the plane's hubs. */
-  readonly membership = new Membership();
+  readonly membership = new HubReports();
   readonly admission: AgentAdmission;
   readonly listeners: AgentListeners;
   readonly apiServers: ApiServers;

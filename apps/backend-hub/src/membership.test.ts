@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { readTenantFile, type Tenant, Tenants } from '@isthmus/admission';
 import { Control, type ControlMessage, type HubMember, TRANSPORT } from '@isthmus/transport';
 import { HUB } from './defaults.ts';
-import { Membership, Policies } from './membership.ts';
+import { HubReports, Policies } from './membership.ts';
 
 describe('membership', () => {
   beforeEach(() => mock.timers.enable({ apis: ['setInterval', 'setTimeout'] }));
@@ -15,14 +15,14 @@ describe('membership', () => {
     return { hubId, address: `${hubId}:8091`, zone: '', draining: false, generation: 1, ...more };
   }
 
-  function listen(membership: Membership) {
+  function listen(membership: HubReports) {
     const heard: ControlMessage[] = [];
     const stop = membership.add({ sendLine: (line) => heard.push(JSON.parse(line)) });
     return { stop, heard: () => heard.splice(0) };
   }
 
   test('a link hears of all hubs at its start, then of what changed', () => {
-    const membership = new Membership();
+    const membership = new HubReports();
     membership.registry(true);
     membership.update([hub('a'), hub('b')]);
     mock.timers.tick(HUB.tellEveryMs);
@@ -38,7 +38,7 @@ describe('membership', () => {
   });
 
   test('changes within a short time are told as one, of which each link hears at its end', () => {
-    const membership = new Membership();
+    const membership = new HubReports();
     membership.registry(true);
     const { heard } = listen(membership);
     heard();
@@ -58,7 +58,7 @@ describe('membership', () => {
   });
 
   test('a beat without a change renews what was told, until the link is gone', () => {
-    const membership = new Membership();
+    const membership = new HubReports();
     const { heard, stop } = listen(membership);
     assert.deepEqual(heard(), [{ type: 'membership', current: false, hubs: [] }]);
     mock.timers.tick(TRANSPORT.membershipBeatMs);
@@ -72,7 +72,7 @@ describe('membership', () => {
   });
 
   test('each link has its beat from its own start', () => {
-    const membership = new Membership();
+    const membership = new HubReports();
     const early = listen(membership);
     mock.timers.tick(TRANSPORT.membershipBeatMs / 2);
     const late = listen(membership);
@@ -84,7 +84,7 @@ describe('membership', () => {
   });
 
   test('thousands of links hear of changes in order, and not all in one tick', async () => {
-    const membership = new Membership();
+    const membership = new HubReports();
     membership.registry(true);
     const links = Array.from({ length: 2000 }, () => listen(membership));
     for (const { heard } of links) heard();
@@ -110,7 +110,7 @@ describe('membership', () => {
   });
 
   test('a plane of many hubs is told in portions', () => {
-    const membership = new Membership();
+    const membership = new HubReports();
     const hubs = Array.from({ length: 2 * TRANSPORT.hubsInMessage + 1 }, (_, index) => hub(`h${index}`));
     const early = listen(membership);
     early.heard();
@@ -130,14 +130,14 @@ describe('membership', () => {
   });
 
   test('hubs that drain are not counted as live', () => {
-    const membership = new Membership();
+    const membership = new HubReports();
     membership.update([hub('a'), hub('b', { draining: true })]);
     assert.equal(membership.live, 1);
     membership.close();
   });
 
   test('what a plane of 2,000 hubs says that all drain, go and come back is within what a link takes', async () => {
-    const membership = new Membership();
+    const membership = new HubReports();
     const stream = new PassThrough();
     const failed = new Set<string>();
     const seen = new Map<string, boolean>();

@@ -5,7 +5,7 @@ import type { GatewayLoss } from '@isthmus/tunnel';
 import { HUB } from './defaults.ts';
 
 /** A link to an agent. */
-interface Listener {
+interface AgentLink {
   /** @param line a control message as it goes over the wire */
   sendLine(line: string): void;
 }
@@ -14,10 +14,10 @@ interface Listener {
  * Reports the plane's hubs to agents: all of them at the start of a link, then changes, and at least every `TRANSPORT.membershipBeatMs` that
  * nothing changed, because agents forget what nobody renews. Each link has its beat from its own start.
  */
-export class Membership {
-  readonly #beats = new Map<Listener, NodeJS.Timeout>();
+export class HubReports {
+  readonly #beats = new Map<AgentLink, NodeJS.Timeout>();
   /** Changes, oldest first, with the links that have not got them yet. */
-  readonly #untold: { readonly line: string; readonly listeners: Iterator<Listener> }[] = [];
+  readonly #untold: { readonly line: string; readonly listeners: Iterator<AgentLink> }[] = [];
   #next: NodeJS.Immediate | undefined;
   /** Runs for a while after each change was sent. */
   #pause: NodeJS.Timeout | undefined;
@@ -39,7 +39,7 @@ export class Membership {
   }
 
   /** Returns a function that removes it. */
-  add(listener: Listener): () => void {
+  add(listener: AgentLink): () => void {
     const [first = [], ...rest] = portions([...this.#hubs.values()]);
     listener.sendLine(encodeControl({ type: 'membership', current: this.#current, hubs: first }));
     for (const changed of rest) listener.sendLine(this.#change(changed, []));

@@ -132,12 +132,14 @@ export class AskPage {
     // The registry's answer, or what it last said.
     await within(plane.members(), ADMIN.membersMs).catch(() => {});
     const listed = plane.lastMembers();
-    const last = new Map([...listed].sort((a, b) => a.since - b.since).map((each) => [placeOf(each), each.memberId]));
+    const last = new Map(
+      [...listed].sort((a, b) => a.since - b.since).map((each) => [adminPlaceOf(each), each.memberId]),
+    );
     const found = new Map<string, AskedMember>([[own, self]]);
     for (const each of listed) {
       const { memberId: id, adminAddress: address, version } = each;
       // A dead member stays in the list for a while, though another may already run in its place.
-      if (id !== own && last.get(placeOf(each)) !== id) continue;
+      if (id !== own && last.get(adminPlaceOf(each)) !== id) continue;
       found.set(id, { id, roles: each.roles, address, version, zone: each.zone });
     }
     for (const { hubId: id, zone: its } of plane.hubs())
@@ -165,7 +167,15 @@ export class AskPage {
 }
 
 /** An address is one place, whatever the host's name; a loopback address is one of each host. */
-function placeOf({ adminAddress, host, memberId }: { adminAddress: string; host: string; memberId: string }): string {
+function adminPlaceOf({
+  adminAddress,
+  host,
+  memberId,
+}: {
+  adminAddress: string;
+  host: string;
+  memberId: string;
+}): string {
   return adminAddress === '' ? memberId : `${adminAddress} ${host}`;
 }
 

@@ -4,7 +4,7 @@ import ipaddr from 'ipaddr.js';
 export type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
 /** Reads an address, without its zone. IPv4-mapped IPv6 addresses count as IPv4. */
-export function addressOf(text: string): Address {
+export function readAddress(text: string): Address {
   return ipaddr.process(text.replace(/%.*$/, ''));
 }
 
@@ -37,7 +37,7 @@ export class Prefix {
 
   /** Whether an address lies in it. IPv4-mapped IPv6 addresses count as IPv4. */
   has(address: string | Address): boolean {
-    const read = typeof address === 'string' ? addressOf(address) : address;
+    const read = typeof address === 'string' ? readAddress(address) : address;
     return read.kind() === this.#network.kind() && read.match(this.#network, this.#bits);
   }
 

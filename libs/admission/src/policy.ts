@@ -1,6 +1,6 @@
 import { isIP } from '@isthmus/runtime';
 import { type DialPolicy, reachedAddress } from '@isthmus/tunnel';
-import { type Address, addressOf, comparableHost, HostPattern, Prefix, spelledAddress } from './patterns.ts';
+import { type Address, comparableHost, HostPattern, Prefix, readAddress, spelledAddress } from './patterns.ts';
 import type { DialRule } from './tenant-schema.ts';
 
 /** From the first to the last, both included. */
@@ -55,7 +55,7 @@ export function policyOf(rules: PolicyRules = {}): DialPolicy {
 }
 
 function targetOf(host: string): Target {
-  if (isIP(host) !== 0) return addressOf(host);
+  if (isIP(host) !== 0) return readAddress(host);
   return spelledAddress(host) ?? comparableHost(host);
 }
 
@@ -64,7 +64,7 @@ function reachedBy(target: Target): Target[] {
   if (typeof target === 'string') return [];
   const text = target.toString();
   const reached = reachedAddress(text);
-  return reached === text ? [] : [addressOf(reached)];
+  return reached === text ? [] : [readAddress(reached)];
 }
 
 function ruleOf({ name, cidr, host, ports, callers }: PolicyRule, place: string): Rule {

@@ -4,7 +4,7 @@ import { isIPv6, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import { type Connector, connectorOf, type Dispatcher, dispatcherOf, httpAgentOf, httpsAgentOf } from './agents.ts';
 import { CLIENT } from './defaults.ts';
-import { asked, type Credentials, connected, DialError, type Gateway, gatewayOf, refusalOf } from './gateways.ts';
+import { asked, type Credentials, connected, DialError, type GatewayPlace, gatewayOf, refusalOf } from './gateways.ts';
 
 export interface DialerOptions {
   /** `https://host:port` or `unix:/path`. Of several, the one that answered last is tried first, then the others in this order. */
@@ -63,7 +63,7 @@ export function createDialer(options: DialerOptions): Dialer {
       const start = first;
       for (let turn = 0; turn < gateways.length; turn++) {
         const index = (start + turn) % gateways.length;
-        const gateway = gateways[index] as Gateway;
+        const gateway = gateways[index] as GatewayPlace;
         try {
           const socket = await through(gateway, {
             ...options,
@@ -115,7 +115,7 @@ interface Through extends Pick<DialerOptions, 'ca'> {
 }
 
 /** Asks one gateway. Rejects with a DialError that has a status if it refuses. */
-async function through(gateway: Gateway, { lines, proof, ca, credentials, signal }: Through): Promise<Socket> {
+async function through(gateway: GatewayPlace, { lines, proof, ca, credentials, signal }: Through): Promise<Socket> {
   const remote = 'host' in gateway;
   const certificate = credentials && 'cert' in credentials ? { cert: credentials.cert, key: credentials.key } : {};
   const socket = await connected(gateway, { ...(ca !== undefined && { ca }), ...certificate }, signal);

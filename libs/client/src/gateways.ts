@@ -59,12 +59,12 @@ export type Credentials =
   | { readonly token: string; readonly tenant?: string };
 
 /** Where a gateway accepts callers. */
-export type Gateway =
+export type GatewayPlace =
   | { readonly name: string; readonly path: string }
   | { readonly name: string; readonly host: string; readonly port: number };
 
 /** @throws TypeError for a URL that is neither `https://host:port` nor `unix:/path` */
-export function gatewayOf(text: string): Gateway {
+export function gatewayOf(text: string): GatewayPlace {
   if (/^unix:\/./.test(text)) return { name: text, path: text.slice('unix:'.length).replace(/^\/\/(?=\/)/, '') };
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const more = url && (url.pathname !== '/' || url.search || url.hash || url.username || url.password);
@@ -74,7 +74,7 @@ export function gatewayOf(text: string): Gateway {
 }
 
 /** Connects to a gateway, with its handshake. Rejects with what the socket says; destroys the socket once the signal aborts. */
-export function connected(gateway: Gateway, tls: SecureContextOptions, signal: AbortSignal): Promise<Socket> {
+export function connected(gateway: GatewayPlace, tls: SecureContextOptions, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const local = 'path' in gateway;
     const socket = local ? connect({ path: gateway.path, allowHalfOpen: true }) : secure(gateway, tls);

@@ -7,7 +7,7 @@ import {
   type HubRecord,
   type HubRegistration,
   type Member,
-  type Membership,
+  type MemberEntry,
   type PresentMember,
   QuarantineFull,
   type Registry,
@@ -51,7 +51,7 @@ class MemoryRegistry implements Registry {
     signal.addEventListener('abort', () => this.#watchers.delete(watcher), { once: true });
   }
 
-  join(member: Member): Membership {
+  join(member: Member): MemberEntry {
     const own = { ...member };
     this.#members.add(own);
     return {

@@ -111,7 +111,7 @@ export interface Registry {
   /** Follows the directory until `signal` aborts. */
   watch(listener: WatchListener, signal: AbortSignal): void;
   /** Lists a process until `close()`. Returns at once. A process that dies without `close()` disappears from the list within seconds. */
-  join(member: Member): Membership;
+  join(member: Member): MemberEntry;
   /** Returns the processes that are present, sorted by id. Rejects with RegistryUnavailable if the store does not answer in time. */
   members(): Promise<readonly PresentMember[]>;
   /**
@@ -157,7 +157,7 @@ export interface PresentMember extends Member {
   readonly quietMs: number;
 }
 
-export interface Membership {
+export interface MemberEntry {
   /** Removes the member. Waits for the store for at most one command's deadline. If that is not enough, the record expires. */
   close(): Promise<void>;
 }

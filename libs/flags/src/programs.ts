@@ -301,13 +301,13 @@ function checkQueues(flags: { readonly 'xfr-channel-size': number }): void {
 }
 
 /** A listener that values ask for, by the flag that holds its port. */
-interface Listener extends ListenerPort {
+interface FlagListener extends ListenerPort {
   readonly flag: string;
   readonly host: string;
   readonly port: number;
 }
 
-export function listenersOf(table: FlagTable, values: Readonly<Record<string, unknown>>): Listener[] {
+export function listenersOf(table: FlagTable, values: Readonly<Record<string, unknown>>): FlagListener[] {
   return Object.entries(table).flatMap(([flag, { port: rule }]) => {
     return rule ? [{ ...rule, flag, host: values[rule.bind] as string, port: values[flag] as number }] : [];
   });
@@ -316,7 +316,7 @@ export function listenersOf(table: FlagTable, values: Readonly<Record<string, un
 /** Checks the port of every listener that will be opened: it is within its range, and no two listeners share one. */
 function checkPorts(table: FlagTable, values: Readonly<Record<string, unknown>>): void {
   const closed = closedPorts(values);
-  const taken: Listener[] = [];
+  const taken: FlagListener[] = [];
   for (const listener of listenersOf(table, values)) {
     const { flag, port, host, lowest, highest, optional } = listener;
     if (closed.includes(flag) || (optional && port === 0)) continue;

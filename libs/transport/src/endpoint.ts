@@ -78,7 +78,7 @@ class EndpointSteps {
   failed(error: DialError): DialTiming {
     const { destination } = this.#request;
     const { port } = destination;
-    const peer = peerOf(error.cause) ?? (this.#named ? undefined : { host: targetOf(destination), port });
+    const peer = peerIn(error.cause) ?? (this.#named ? undefined : { host: targetOf(destination), port });
     return this.#ended({ error, ...(peer && { peer: { address: peer.host, port: peer.port } }) });
   }
 
@@ -96,7 +96,7 @@ class EndpointSteps {
 }
 
 /** Node names in an error what it tried to connect to. With several addresses, each has an error of its own. */
-function peerOf(cause: unknown): Destination | undefined {
+function peerIn(cause: unknown): Destination | undefined {
   const first = cause instanceof AggregateError ? cause.errors[0] : cause;
   const { address, port } = (first ?? {}) as { address?: unknown; port?: unknown };
   return typeof address === 'string' && typeof port === 'number' ? { host: address, port } : undefined;

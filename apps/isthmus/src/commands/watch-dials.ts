@@ -36,7 +36,7 @@ interface Filter {
   readonly slowerThanMs: number;
 }
 
-interface Listener {
+interface DialListener {
   readonly told: (dial: AnsweredDial) => void;
   /** Called with the number of dials that a member could not report because this machine read too slowly. */
   readonly missed: (count: number) => void;
@@ -46,12 +46,12 @@ interface Listener {
 export class Following {
   readonly #plane: Plane;
   readonly #filter: Filter;
-  readonly #listener: Listener;
+  readonly #listener: DialListener;
   readonly #streams = new Map<string, Promise<void>>();
   /** Dials already reported. A reopened stream starts with some earlier ones. */
   readonly #heard = new Set<string>();
 
-  constructor(plane: Plane, filter: Filter, listener: Listener) {
+  constructor(plane: Plane, filter: Filter, listener: DialListener) {
     this.#plane = plane;
     this.#filter = filter;
     this.#listener = listener;

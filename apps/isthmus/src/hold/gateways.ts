@@ -48,7 +48,7 @@ export interface GatewaysOptions {
  * link and does not leave; while there is none, they wait.
  */
 export class Gateways {
-  readonly #gateways: readonly Gateway[];
+  readonly #gateways: readonly LinkedGateway[];
   readonly #waiting = new Set<() => void>();
   /** Tunnels that were cut and that no gateway was told of, with the time of each. */
   readonly #cuts = new Queue<{ readonly cut: Omit<CutMessage, 'agoMs'>; readonly at: number }>();
@@ -62,7 +62,9 @@ export class Gateways {
   constructor(options: GatewaysOptions) {
     this.#log = options.log;
     const changed = () => this.#check();
-    this.#gateways = [...options.places].map(([name, place]) => new Gateway(name, place, { ...options, changed }));
+    this.#gateways = [...options.places].map(
+      ([name, place]) => new LinkedGateway(name, place, { ...options, changed }),
+    );
     options.events.on('tunnel:close', ({ dial, agentId, hubId, up, down }, { how, by, error }, ms) => {
       if (how !== 'cut') return;
       const reason = printable(error.message).slice(0, TRANSPORT.reasonCharacters);
@@ -117,7 +119,7 @@ export class Gateways {
 
   /** Dials through one gateway after the other until one answers for the plane. While there is none, the dial waits until its deadline. */
   readonly dial: Dial = async (request) => {
-    const tried = new Set<Gateway>();
+    const tried = new Set<LinkedGateway>();
     let refusal: DialError | undefined;
     for (;;) {
       const [gateway] = this.#best(tried);
@@ -165,7 +167,7 @@ export class Gateways {
   }
 
   /** Gateways with a link, best first: those that stay before those that leave. */
-  #best(tried: ReadonlySet<Gateway> = new Set()): readonly Gateway[] {
+  #best(tried: ReadonlySet<LinkedGateway> = new Set()): readonly LinkedGateway[] {
     const usable = this.#gateways.filter((gateway) => gateway.link?.usable && !tried.has(gateway));
     return usable.sort((a, b) => Number(a.draining) - Number(b.draining));
   }
@@ -214,7 +216,7 @@ export class Gateways {
   }
 }
 
-function sessionOf({ name, draining }: Gateway, { tenant, agentId, instance }: ProcessName) {
+function sessionOf({ name, draining }: LinkedGateway, { tenant, agentId, instance }: ProcessName) {
   return { record: { tenant, agentId, instance, sessionId: name, hubId: name }, state: { draining } };
 }
 
@@ -223,7 +225,7 @@ interface GatewayOptions extends GatewaysOptions {
 }
 
 /** One gateway, and the link to it, which is opened again for as long as this process runs. */
-class Gateway {
+class LinkedGateway {
   readonly name: string;
   link: (NextHop & Pick<LinkClient, 'usable' | 'destroy' | 'sendCut' | 'flushed'>) | undefined;
   /** Whether it has said that it leaves. */

@@ -77,7 +77,7 @@ export function membersOf(greetings: readonly Greeting[], machine = hostname()):
   for (const { list } of greetings) {
     for (const member of list.members) {
       const { memberId: id, adminAddress: address, host, roles, version, zone, self } = member;
-      if (self || members.has(id) || last.get(placeOf(member, machine)) !== id) continue;
+      if (self || members.has(id) || last.get(adminPlaceOf(member, machine)) !== id) continue;
       const names = roleNames(roles);
       const unreachable = whyUnreachable(address, host, machine);
       const hubId = names.includes('hub') ? id : '';
@@ -93,14 +93,14 @@ export const byName = new Intl.Collator('en', { numeric: true }).compare;
 /** Returns who joined last at each place. A dead member stays in the list for a while, though another may already listen in its place. */
 function lastAt(members: readonly adminApi.Member[], machine: string): Map<string, string> {
   const inOrder = [...members].sort((a, b) => a.sinceMs - b.sinceMs);
-  return new Map(inOrder.map((member) => [placeOf(member, machine), member.memberId]));
+  return new Map(inOrder.map((member) => [adminPlaceOf(member, machine), member.memberId]));
 }
 
 /**
  * An address is one place, whatever the host's name: a recreated container keeps its address but has another name. If the address is
  * unreachable from here, the member's id is the place, because two machines with one name each have a loopback.
  */
-function placeOf({ memberId, adminAddress, host }: adminApi.Member, machine: string): string {
+function adminPlaceOf({ memberId, adminAddress, host }: adminApi.Member, machine: string): string {
   return whyUnreachable(adminAddress, host, machine) === undefined ? adminAddress : memberId;
 }
 

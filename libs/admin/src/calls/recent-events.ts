@@ -56,7 +56,7 @@ export class RecentEvents {
 
   #keep(event: SeenEvent): void {
     const kept = { ...event, reason: event.reason.slice(0, ADMIN.keptReason) };
-    const peer = peerOf(kept);
+    const peer = peerKey(kept);
     this.#byTenant.add(kept.tenant, kept);
     this.#byPeer.add(peer, kept);
     const own = this.#byPeer.of(peer);
@@ -68,10 +68,10 @@ export class RecentEvents {
     const [oldest] = events ?? [];
     if (!oldest) return;
     this.#byTenant.delete(oldest.tenant, oldest);
-    this.#byPeer.delete(peerOf(oldest), oldest);
+    this.#byPeer.delete(peerKey(oldest), oldest);
   }
 }
 
-function peerOf({ role, tenant, id }: SeenEvent): string {
+function peerKey({ role, tenant, id }: SeenEvent): string {
   return JSON.stringify([role, tenant, id]);
 }

@@ -5,7 +5,7 @@ import { Admission, Role } from '@isthmus/proto/admin-enums';
 import type { Hub } from '../rpc.ts';
 import { aMember, aPlane } from '../testing.ts';
 import { lostOf } from './findings.ts';
-import { addressOf, agentsOf, groupsOf, healthOf, healthOfHub, originOf } from './plane.ts';
+import { agentsOf, groupsOf, healthOf, healthOfHub, hrefOf, originOf } from './plane.ts';
 
 const down = [aHub('h1', { link: 3 }), aHub('h2')];
 
@@ -101,10 +101,10 @@ test('a lost agent stays among those of its zone, worst of all, and without sess
 });
 
 test('what is chosen in a view has an address, whatever its name', () => {
-  assert.equal(addressOf('plane', 'a/b c'), '#/plane/a%2Fb%20c');
-  assert.equal(addressOf('tunnels', '', 'g1'), '#/tunnels//g1');
-  assert.equal(addressOf('dials', ''), '#/dials');
-  assert.equal(addressOf('plane', 'x\ud800'), '#/plane/x');
+  assert.equal(hrefOf('plane', 'a/b c'), '#/plane/a%2Fb%20c');
+  assert.equal(hrefOf('tunnels', '', 'g1'), '#/tunnels//g1');
+  assert.equal(hrefOf('dials', ''), '#/dials');
+  assert.equal(hrefOf('plane', 'x\ud800'), '#/plane/x');
 });
 
 test('agents of two tenants with one id are two, and tunnels are added', () => {

@@ -113,7 +113,7 @@ export function consoleOf({ origin, self }: Seen, view: string): string | undefi
 }
 
 /** Returns the address of a view on this page, and of what is chosen in it. */
-export function addressOf(view: string, ...chosen: readonly string[]): string {
+export function hrefOf(view: string, ...chosen: readonly string[]): string {
   const path = [view, ...chosen].map((part) => encodeURIComponent(part.replaceAll(/\p{Cs}/gu, '')));
   return `#/${path.join('/').replace(/\/+$/, '')}`;
 }

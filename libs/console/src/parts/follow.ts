@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { DialFeed } from '../model/dials.ts';
-import { addressOf, askAll, lookAt, NOTHING, type Plane } from '../model/plane.ts';
+import { askAll, hrefOf, lookAt, NOTHING, type Plane } from '../model/plane.ts';
 import { read, reasonOf, type Watched, watchDials } from '../rpc.ts';
 
 /**
@@ -51,7 +51,7 @@ export function useAddressed(view: string, text: string, ...rest: readonly strin
   useEffect(() => setNow(text), [text]);
   const change = (next: string) => {
     setNow(next);
-    location.replace(addressOf(view, next, ...rest));
+    location.replace(hrefOf(view, next, ...rest));
   };
   return [now, change];
 }

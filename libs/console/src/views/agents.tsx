@@ -1,7 +1,7 @@
 import { plural } from '@isthmus/findings';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
-import { type Agent, addressOf, type Group, groupsOf, STATES } from '../model/plane.ts';
+import { type Agent, type Group, groupsOf, hrefOf, STATES } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { useAddressed } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
@@ -107,7 +107,7 @@ const COLUMNS: readonly Column<Agent>[] = [
 /** An agent's name, which leads to what the plane knows of it. */
 export function AgentLink({ id }: { readonly id: string }) {
   return (
-    <a href={addressOf('plane', id)}>
+    <a href={hrefOf('plane', id)}>
       <Name text={id} />
     </a>
   );

@@ -1,7 +1,7 @@
 import { age, cutsIn, groupsOfCuts, plural } from '@isthmus/findings';
 import { CONSOLE } from '../defaults.ts';
 import { traceLink } from '../model/dials.ts';
-import { addressOf, frontsOf, type Plane, type Told } from '../model/plane.ts';
+import { frontsOf, hrefOf, type Plane, type Told } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { useHistories } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
@@ -24,7 +24,7 @@ export function RecentCuts({ plane }: { readonly plane: Plane }) {
       <h2 id="recent-cuts">{plural(cuts.length, 'tunnel')} cut in the last hour</h2>
       <Causes cuts={cuts} />
       <p>
-        <a href={addressOf('time')}>Whose they were, one by one</a>
+        <a href={hrefOf('time')}>Whose they were, one by one</a>
       </p>
     </section>
   );

@@ -19,7 +19,7 @@ import {
   tookMs,
   traceLink,
 } from '../model/dials.ts';
-import { addressOf, gatewaysOf, ownAddress } from '../model/plane.ts';
+import { gatewaysOf, hrefOf, ownAddress } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
 import { useAsked, useDials } from '../parts/follow.ts';
@@ -174,8 +174,8 @@ function DialDetail({
       <Waterfall phases={dial.phases} failed={dial.error !== undefined} />
       <CopyLine line={dialLine(dial, { address: ownAddress(), gateway: member })} />
       <p class="buttons">
-        <a href={addressOf('why', dial.destination, dial.tenant)}>Why this way?</a>
-        {fate?.word === 'open' && <a href={addressOf('tunnels', dial.dialId, member)}>Its tunnel</a>}
+        <a href={hrefOf('why', dial.destination, dial.tenant)}>Why this way?</a>
+        {fate?.word === 'open' && <a href={hrefOf('tunnels', dial.dialId, member)}>Its tunnel</a>}
         <button type="button" onClick={() => choose('')}>
           Close
         </button>
@@ -295,7 +295,7 @@ function SlowAgents({ dials }: { readonly dials: readonly SeenDial[] }) {
 
 /** Opens a dial, which has an address of its own to share. */
 function choose(dialId: string): void {
-  location.hash = addressOf('dials', dialId);
+  location.hash = hrefOf('dials', dialId);
 }
 
 function resultOf(seen: SeenDial, fate: Fate | undefined): { tone: Tone; word: string } {

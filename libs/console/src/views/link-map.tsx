@@ -47,7 +47,7 @@ interface PictureProps extends Props {
 }
 
 function Picture({ plane, gateways, lost }: PictureProps) {
-  const placeOf = (index: number, of: number) => ((index + 0.5) * WIDTH) / of;
+  const middleOf = (index: number, of: number) => ((index + 0.5) * WIDTH) / of;
   const above = withLost(
     gateways.map((gateway) => ({ name: gateway.id, zone: gateway.zone, health: healthOf(gateway, plane) })),
     lost.gateways,
@@ -59,7 +59,7 @@ function Picture({ plane, gateways, lost }: PictureProps) {
   const links = gateways.flatMap((gateway, from) =>
     plane.hubs.flatMap((hub, to) => {
       const link = linkOf(gateway, hub);
-      const [x1, x2] = [placeOf(from, above.length), placeOf(to, below.length)];
+      const [x1, x2] = [middleOf(from, above.length), middleOf(to, below.length)];
       const line = { x1, y1: TOP + NODE.height, x2, y2: BOTTOM };
       return link ? [{ key: `${gateway.id} ${hub.hubId}`, link, line }] : [];
     }),
@@ -90,10 +90,10 @@ function Picture({ plane, gateways, lost }: PictureProps) {
           </g>
         ))}
         {above.map((drawn, index) => (
-          <Node key={drawn.name} x={placeOf(index, above.length)} y={TOP} {...drawn} />
+          <Node key={drawn.name} x={middleOf(index, above.length)} y={TOP} {...drawn} />
         ))}
         {below.map((drawn, index) => (
-          <Node key={drawn.name} x={placeOf(index, below.length)} y={BOTTOM} {...drawn} />
+          <Node key={drawn.name} x={middleOf(index, below.length)} y={BOTTOM} {...drawn} />
         ))}
       </svg>
       <figcaption>

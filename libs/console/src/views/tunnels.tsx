@@ -3,7 +3,7 @@ import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { type Rate, TunnelRates } from '../model/dials.ts';
-import { addressOf, askAll, consoleOf, frontsOf, type Seen, selfOf, type Told } from '../model/plane.ts';
+import { askAll, consoleOf, frontsOf, hrefOf, type Seen, selfOf, type Told } from '../model/plane.ts';
 import { bytes, shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
 import { type Column, MemberChoice, Silent, Table } from '../parts/table.tsx';
@@ -22,7 +22,7 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
   // A hub lists what runs through it, and only its own page ends that there.
   const sources = self && !fronts.includes(self) ? [self, ...fronts] : fronts;
   const [text, find] = useAddressed('tunnels', wanted, asked);
-  const choose = (id: string) => location.replace(addressOf('tunnels', text, id));
+  const choose = (id: string) => location.replace(hrefOf('tunnels', text, id));
   const [sort, setSort] = useState<Sort>('oldest');
   const one = sources.filter(({ id }) => id === asked);
   const members = one.length > 0 ? one : fronts;
@@ -163,7 +163,7 @@ function columnsOf(rates: TunnelRates, kick: (tunnel: Tunnel) => void, brief: bo
 
 function DialLink({ dialId }: Tunnel) {
   return (
-    <a href={addressOf('tunnels', dialId)}>
+    <a href={hrefOf('tunnels', dialId)}>
       <Name text={dialId} most={20} />
     </a>
   );

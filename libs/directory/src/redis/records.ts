@@ -86,7 +86,7 @@ function jsonOf(text: string): unknown {
 }
 
 /** A position in the history of a plane: the epoch of the store's data (empty before the first change), and the number of changes in it. */
-export interface Position {
+export interface HistoryPosition {
   readonly epoch: string;
   readonly seq: number;
 }
@@ -139,7 +139,7 @@ interface Look {
   /** The hubs in charge, with their incarnations. */
   readonly hubs: ReadonlyMap<string, number>;
   /** The store's position in history. */
-  readonly position: Position;
+  readonly position: HistoryPosition;
   /** Identifies the run of the server that answered. */
   readonly run: string;
   /** Whether any agent is or was in quarantine. */
@@ -161,16 +161,16 @@ export async function look(client: Client, keys: Keys): Promise<Look> {
   };
 }
 
-export function parsePosition(id: string): Position {
+export function parsePosition(id: string): HistoryPosition {
   const [epoch = '', seq] = id.split('-');
   return { epoch, seq: Number(seq) };
 }
 
-export function formatPosition({ epoch, seq }: Position): string {
+export function formatPosition({ epoch, seq }: HistoryPosition): string {
   return `${epoch || '0'}-${seq}`;
 }
 
-function toPosition([epoch, seq]: readonly (string | null)[]): Position {
+function toPosition([epoch, seq]: readonly (string | null)[]): HistoryPosition {
   return { epoch: epoch ?? '', seq: Number(seq ?? 0) };
 }
 

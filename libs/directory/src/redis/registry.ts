@@ -7,7 +7,7 @@ import {
   type HubRecord,
   type HubRegistration,
   type Member,
-  type Membership,
+  type MemberEntry,
   type PresentMember,
   QuarantineFull,
   type Registry,
@@ -26,7 +26,7 @@ import { RedisWatcher } from './watcher.ts';
  * Writes at intervals that a process is running. A store that was down or emptied lists the process again after its next write.
  * Failures are not reported here: the watchers of the directory report a store that does not answer.
  */
-export class RedisMember implements Membership {
+export class RedisMember implements MemberEntry {
   readonly #member: Member;
   readonly #connection: RedisConnection;
   readonly #key: string;
@@ -108,7 +108,7 @@ class RedisRegistry implements Registry {
     this.#watches.add(run);
   }
 
-  join(member: Member): Membership {
+  join(member: Member): MemberEntry {
     const joined = new RedisMember(member, this.#connection(), this.#keys);
     this.#entries.add(joined);
     return joined;

@@ -6,8 +6,8 @@ import { Alarm, Health } from './loop.ts';
 import type { Keys } from './options.ts';
 import {
   formatPosition,
+  type HistoryPosition,
   look,
-  type Position,
   parseEntry,
   parsePosition,
   readSessions,
@@ -37,7 +37,7 @@ export class RedisWatcher {
   readonly #signal: AbortSignal;
   readonly #health: Health;
   readonly #alarm = new Alarm();
-  #position: Position | undefined;
+  #position: HistoryPosition | undefined;
   /** Whether the listener had a snapshot. */
   #began = false;
   /** Run of the server that gave the snapshot. */
@@ -52,7 +52,7 @@ export class RedisWatcher {
   /** Hubs whose record is missing, and since when. */
   #missing = new Map<string, number>();
   /** This watcher's position at the last look, if the store was ahead of it then. */
-  #behindAt: Position | undefined;
+  #behindAt: HistoryPosition | undefined;
 
   constructor(connection: RedisConnection, keys: Keys, listener: WatchListener, signal: AbortSignal) {
     this.#connection = connection;
@@ -122,7 +122,7 @@ export class RedisWatcher {
   /** @returns how many changes it read */
   async #follow(): Promise<number> {
     const block = Math.max(1, Math.ceil(this.#lookAt - performance.now()));
-    const from = formatPosition(this.#position as Position);
+    const from = formatPosition(this.#position as HistoryPosition);
     const reply = await this.#connection.run((client) =>
       client.xread('COUNT', DIRECTORY.changesPerRead, 'BLOCK', block, 'STREAMS', this.#keys.changes, from),
     );
@@ -137,8 +137,8 @@ export class RedisWatcher {
     return entries.length;
   }
 
-  #expectNext({ epoch, seq }: Position): void {
-    const { epoch: known, seq: last } = this.#position as Position;
+  #expectNext({ epoch, seq }: HistoryPosition): void {
+    const { epoch: known, seq: last } = this.#position as HistoryPosition;
     if (epoch !== known && known !== '') throw this.#emptied();
     if (seq !== last + 1) throw new Gap(`changes ${last + 1} to ${seq - 1} are no longer kept`);
   }
@@ -177,7 +177,7 @@ export class RedisWatcher {
     if (this.#skipped !== undefined && this.#health.note(`skipped ${this.#skipped}`)) this.#skipped = undefined;
     await this.#dropAbsent(hubs);
     this.#lookAt = performance.now() + DIRECTORY.lookMs;
-    if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
+    if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as HistoryPosition).seq);
   }
 
   /**
@@ -212,8 +212,8 @@ export class RedisWatcher {
     throw new Gap('another server answers');
   }
 
-  #compare(store: Position): void {
-    const here = this.#position as Position;
+  #compare(store: HistoryPosition): void {
+    const here = this.#position as HistoryPosition;
     if (store.epoch !== here.epoch && here.epoch !== '') throw this.#emptied();
     if (store.seq < here.seq) throw new Gap(`the store went back from change ${here.seq} to ${store.seq}`);
     // The read between two looks would have advanced if the stream still had the next change.

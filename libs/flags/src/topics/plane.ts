@@ -71,7 +71,7 @@ export const peerTls = ownTopic('TLS: between gateways and hubs', {
   'peer-ca-cert': string('', "CA certificates that other gateways' and hubs' certificates must chain to (PEM)."),
 });
 
-type Membership = Values<typeof membership>;
+type PlaneFlags = Values<typeof membership>;
 type RedisTls = Values<typeof redisTls>;
 type PeerTls = Values<typeof peerTls>;
 type Advertising = Values<typeof advertising>;
@@ -95,7 +95,7 @@ const REDIS_URLS = {
   '+cluster': ['redis+cluster://[user[:password]@]host[:port],...', /^[^\s/?#]+\/?$/],
 } as const;
 
-export function checkMembership(flags: Membership): void {
+export function checkMembership(flags: PlaneFlags): void {
   if (!PLANE.test(flags.plane)) {
     throw new FlagError(
       'plane',
@@ -114,7 +114,7 @@ function checkRedisUrl(url: string): void {
   }
 }
 
-export function checkRedisTls(flags: Membership & RedisTls): void {
+export function checkRedisTls(flags: PlaneFlags & RedisTls): void {
   checkTlsFiles(flags, 'redis-cert', 'redis-key', 'redis-ca-cert');
   const named = (['redis-ca-cert', 'redis-cert'] as const).find((name) => flags[name] !== '');
   if (named && !flags['redis-url'].startsWith('rediss')) {
@@ -122,7 +122,7 @@ export function checkRedisTls(flags: Membership & RedisTls): void {
   }
 }
 
-export function checkRedisCredentials(flags: Membership & Values<typeof redisCredentials>): void {
+export function checkRedisCredentials(flags: PlaneFlags & Values<typeof redisCredentials>): void {
   for (const name of Object.keys(redisCredentials) as (keyof typeof redisCredentials)[]) {
     if (flags[name] === '') continue;
     if (flags['redis-url'] === '') throw new FlagError(name, 'has no effect without --redis-url');
@@ -134,7 +134,7 @@ export function checkRedisCredentials(flags: Membership & Values<typeof redisCre
 }
 
 /** Of a program that is nothing without others. */
-export function requireRegistry(flags: Membership, why: string): void {
+export function requireRegistry(flags: PlaneFlags, why: string): void {
   if (flags['redis-url'] === '') throw new FlagError('redis-url', `must be set: ${why}`);
 }
 
@@ -150,7 +150,7 @@ export function requirePeerTls(flags: PeerTls): void {
 }
 
 /** For a hub, which gateways of other processes dial unless it is alone. */
-export function checkPeerListener(flags: Membership & Advertising & Values<typeof peerListening> & PeerTls): void {
+export function checkPeerListener(flags: PlaneFlags & Advertising & Values<typeof peerListening> & PeerTls): void {
   if (flags['redis-url'] === '') return;
   requirePeerTls(flags);
   if (flags['advertise-address'] === '') {

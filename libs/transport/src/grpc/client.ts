@@ -17,7 +17,7 @@ import {
 import { TRANSPORT } from '../defaults.ts';
 import { quoted } from '../http1.ts';
 import { CONNECT_METHOD } from '../packets/channel.ts';
-import { inWords } from '../tls/admit.ts';
+import { handshakeFailure } from '../tls/admit.ts';
 import { CALLERS_GROWTH } from './server.ts';
 
 /** What a server may do. It opens no streams. */
@@ -54,7 +54,7 @@ export function clientCall(socket: Socket, { target, method, metadata, keepalive
     defer: process.nextTick,
     latePongs: true,
     keepaliveMs,
-    lost: (reason, isFault) => (isFault ? planeEnded(reason) : inWords(reason)),
+    lost: (reason, isFault) => (isFault ? planeEnded(reason) : handshakeFailure(reason)),
     opened() {},
     goaway: (reason) => reason && connection.destroy(reason),
     fault() {},

@@ -42,7 +42,15 @@ import {
   readUnderWay,
   requestHead,
 } from './head.ts';
-import { asDuplex, type CarrierLink, cutStreams, endOfStream, http2Link, LOST, ResumableEnd } from './tunnel-end.ts';
+import {
+  asDuplex,
+  type CarrierLink,
+  cutStreams,
+  endOfStream,
+  http2Link,
+  ResumableEnd,
+  WAY_LOST,
+} from './tunnel-end.ts';
 
 /** A side that answers no questions. */
 async function* nothing(): AsyncIterable<never> {}
@@ -291,7 +299,7 @@ export class LinkClient implements NextHopConnection {
       },
       acknowledged: undefined,
       // If nobody waits for it any more, its tunnel must not end with it.
-      cancelled: LOST,
+      cancelled: WAY_LOST,
     });
   }
 

@@ -35,7 +35,7 @@ const CUT = 0x49_53_01_00;
  * Code of a reset that says: the way to the tunnel's other end is lost, and nobody has ended the tunnel. It and the next two are our own
  * codes, for tunnels that can be resumed, so both sides know them (RFC 9113 section 7).
  */
-export const LOST = 0x49_53_00_01;
+export const WAY_LOST = 0x49_53_00_01;
 /** The same, because the other end's process closed its connection. */
 const HUNG_UP = 0x49_53_00_02;
 /** The same, because the other end's connection was reset. */
@@ -55,7 +55,7 @@ export function cutStreams(streams: Iterable<Http2Stream>, cut: PlaneEnded): voi
 /** Returns what a reset says of its tunnel: that its way is lost, or that the plane cut it. Undefined for all other codes. */
 function meaningOf(code: number | undefined, { peer, far }: CarrierLink, cause?: Error): PlaneEnded | undefined {
   const lost = `${peer} has lost the other end of the tunnel`;
-  if (code === LOST) return new SessionLost(lost, { cause });
+  if (code === WAY_LOST) return new SessionLost(lost, { cause });
   if (code === HUNG_UP)
     return new HungUp(`${lost}: it hung up`, { by: far === 'destination' ? 'agent' : 'gateway', cause });
   if (code === RESET) return new LinkReset(`${lost}: it was reset`, { cause });
@@ -157,7 +157,7 @@ function ownLoss(failure: Error, halfAtPeer: boolean): SessionLost | undefined {
 
 function codeOfLoss(reason: SessionLost): number {
   if (reason instanceof HungUp) return HUNG_UP;
-  return reason instanceof LinkReset ? RESET : LOST;
+  return reason instanceof LinkReset ? RESET : WAY_LOST;
 }
 
 /** The payload of a mark's frame: a byte that says which positions follow `taken`, then `taken` and each of them in 6 bytes. */
@@ -252,7 +252,7 @@ export class StreamCarrier implements Carrier, StreamHandler {
   }
 
   drop(): void {
-    this.#reset(LOST);
+    this.#reset(WAY_LOST);
   }
 
   abort(reason: Error): void {

@@ -10,7 +10,7 @@ import { closePacket, type PacketSide, PacketStream } from './stream.ts';
  * What waits for a full channel. Packets that open and close tunnels go before data. Tunnels with data take turns, one packet each, so
  * that no bulk transfer starves the others. A receive loop never waits here.
  */
-export class Outbox {
+export class PacketOutbox {
   readonly #channel: PacketChannel;
   #posted: Packet[] = [];
   /** Tunnels with data, in order of arrival. Each sends one packet when called. */
@@ -121,7 +121,7 @@ interface PacketMuxOptions {
 export class PacketMux {
   readonly #side: PacketSide;
   readonly #options: PacketMuxOptions;
-  readonly #outbox: Outbox;
+  readonly #outbox: PacketOutbox;
   readonly #streams = new OpenTable<bigint, PacketStream>();
   /** Connection ids that were closed or answered, oldest first. */
   readonly #past = new Set<bigint>();
@@ -130,7 +130,7 @@ export class PacketMux {
   constructor(channel: PacketChannel, options: PacketMuxOptions) {
     this.#side = options.side;
     this.#options = options;
-    this.#outbox = new Outbox(channel);
+    this.#outbox = new PacketOutbox(channel);
     channel.start({
       packet: (packet) => this.#receive(packet),
       drain: () => this.#outbox.drain(),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Outbox } from './mux.ts';
+import { PacketOutbox } from './mux.ts';
 import { type ClosingEvent, type ClosingState, closingStep, type PacketSide, PacketStream } from './stream.ts';
 import { channelPair } from './testing.ts';
 
@@ -36,7 +36,7 @@ const READ = 64 * 1024;
 test('small pieces of large reads are kept without these, also before the reader has come', async () => {
   const [channel] = channelPair();
   const unread = { put() {}, take() {}, close() {} };
-  const stream = new PacketStream({ side: 'dialling', connectID: 1n, outbox: new Outbox(channel), unread });
+  const stream = new PacketStream({ side: 'dialling', connectID: 1n, outbox: new PacketOutbox(channel), unread });
   const sent: Buffer[] = [];
   for (let n = 0; n < 200; n++) {
     const read = Buffer.allocUnsafeSlow(READ).fill(n);
@@ -60,7 +60,7 @@ test('small pieces of large reads are kept without these, also before the reader
 test('a peer that closes with an error does so after its data, which may still wait for the reader', async () => {
   const [channel] = channelPair();
   const unread = { put() {}, take() {}, close() {} };
-  const stream = new PacketStream({ side: 'dialling', connectID: 1n, outbox: new Outbox(channel), unread });
+  const stream = new PacketStream({ side: 'dialling', connectID: 1n, outbox: new PacketOutbox(channel), unread });
   const pieces = 4;
   for (let piece = 0; piece < pieces; piece++) stream.receive(Buffer.alloc(READ));
   stream.receiveClose('read tcp: connection reset by peer');

@@ -4,7 +4,7 @@ import { destroyOnceRead, Packing, pushCompact } from '@isthmus/runtime';
 import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import type { Unread } from './channel.ts';
-import type { Outbox } from './mux.ts';
+import type { PacketOutbox } from './mux.ts';
 
 // How a tunnel over packets closes, as data. There is no half-close. The serving side closes with CLOSE_RSP and is done. The dialling
 // side closes with CLOSE_REQ and waits for the CLOSE_RSP, which comes after the rest of its data.
@@ -105,7 +105,7 @@ export class Waiting {
 interface PacketStreamOptions {
   readonly side: PacketSide;
   readonly connectID: bigint;
-  readonly outbox: Outbox;
+  readonly outbox: PacketOutbox;
   /** The most data in one DATA packet, in bytes. */
   readonly maxData?: number | undefined;
   /** Counts what waits for the reader, and keeps the peer from sending faster than the reader reads. */
@@ -117,7 +117,7 @@ interface PacketStreamOptions {
 const SESSION_LOST = 'session lost';
 
 /** What peers say about a tunnel that they no longer know. Go's peers have the first two. */
-const LOST: ReadonlySet<string> = new Set(['unrecognized connectID', 'Unknown connectID', SESSION_LOST]);
+const LOST_TEXTS: ReadonlySet<string> = new Set(['unrecognized connectID', 'Unknown connectID', SESSION_LOST]);
 
 /** The start of the text of a close by the plane itself, as opposed to an error of the destination. */
 const BY_PLANE = 'ended by the plane: ';
@@ -128,7 +128,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly halfOpen = false;
   readonly connectID: bigint;
   readonly #side: PacketSide;
-  readonly #outbox: Outbox;
+  readonly #outbox: PacketOutbox;
   readonly #maxData: number;
   readonly #unread: Unread;
   readonly #closed: (() => void) | undefined;
@@ -271,7 +271,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
 /** Returns why the peer closed the tunnel: the error of `closingText`, or undefined for an orderly close. */
 function failureOf(text: string): Error | undefined {
   if (text === '') return undefined;
-  if (LOST.has(text)) return new PlaneEnded(`the peer has lost the tunnel: ${text}`);
+  if (LOST_TEXTS.has(text)) return new PlaneEnded(`the peer has lost the tunnel: ${text}`);
   if (text.startsWith(BY_PLANE)) return new PlaneEnded(text.slice(BY_PLANE.length));
   return new Error(`the peer closed the tunnel: ${text}`);
 }

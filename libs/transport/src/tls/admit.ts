@@ -47,7 +47,7 @@ function alertIn({ message }: Error): string | undefined {
 }
 
 /** Returns the error of a failed handshake without OpenSSL's numbers and source files, also if a gRPC library quotes it. */
-export function inWords(error: Error): Error {
+export function handshakeFailure(error: Error): Error {
   const alert = alertIn(error);
   if (alert !== undefined) return new Error(alert, { cause: error });
   const why = boundMet(error) ?? /:SSL routines:[^:]*:([^:]+)/.exec(error.message)?.[1];
@@ -61,7 +61,7 @@ export function inWords(error: Error): Error {
  * hides that their handshake was complete
  */
 export function handshakeError(error: Error, begun: boolean): Error | undefined {
-  const told = inWords(error);
+  const told = handshakeFailure(error);
   const { code, syscall } = error as NodeJS.ErrnoException;
   const silent = code === 'ECONNRESET';
   if (silent && (!begun || syscall === 'read')) return undefined;

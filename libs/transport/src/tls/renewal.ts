@@ -22,7 +22,7 @@ import {
   withIssuers,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { admit, type ConnectionHandlers, inWords } from './admit.ts';
+import { admit, type ConnectionHandlers, handshakeFailure } from './admit.ts';
 
 /**
  * Nobody resumes: API servers and Go agents have no cache for it, and our agents may come with a new certificate. A ticket would hold
@@ -199,7 +199,7 @@ interface Handshake {
 export function secureConnect(options: ConnectionOptions, tls: ClientTls, names: readonly string[]): Handshake {
   const socket = connectTls(options, tls, names);
   const done = secured(socket).catch((error: Error) => {
-    throw inWords(error);
+    throw handshakeFailure(error);
   });
   return { socket, done };
 }
