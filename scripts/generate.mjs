@@ -22,6 +22,7 @@ const SECTIONS = { 'docs/FLAGS.md': flagsMarkdown, 'docs/METRICS.md': metricsMar
 /** Files of the chart, and what each is a copy of. Links would do, but an archive or a patch of the repository may lose them. */
 const COPIES = [
   ['k8s/chart/kubeconfig.yaml', 'k8s/components/one-cluster/kubeconfig.yaml'],
+  ['k8s/chart/tenants.yaml', 'k8s/crd/tenants.yaml'],
   ...readdirSync(join(ROOT, 'k8s/monitoring/alerts')).map((name) => [
     `k8s/chart/alerts/${name}`,
     `k8s/monitoring/alerts/${name}`,

@@ -12,7 +12,7 @@ const NODE_ARCHITECTURES = { x64: 'amd64', arm64: 'arm64' };
 /** Of Debian's qemu-user-static: they run programs of another processor. */
 const EMULATORS = { amd64: 'qemu-x86_64-static', arm64: 'qemu-aarch64-static' };
 
-export const TARGETS = ['isthmus', 'frontend-gw', 'backend-hub', 'proxy-agent', 'proxy-server'];
+export const TARGETS = ['isthmus', 'frontend-gw', 'backend-hub', 'proxy-agent', 'proxy-server', 'tenants-sync'];
 export const HERE = NODE_ARCHITECTURES[process.arch];
 export const ARCHITECTURES = Object.values(NODE_ARCHITECTURES);
 

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { PROGRAMS, parseFlags } from '@isthmus/flags';
+import { isthmusTenantsSync, PROGRAMS, parseFlags } from '@isthmus/flags';
 import { VERSION } from '@isthmus/service';
 import { stringify } from 'yaml';
 import {
@@ -41,7 +41,13 @@ test('with every example, programs accept their flags, and their files lie in vo
           `${file} ${name}: --${flag}=${value} is in no volume`,
         );
       }
-      assert.deepEqual(mounts.map((mount) => mount.name).sort(), pod.volumes.map((volume) => volume.name).sort(), name);
+      const { initContainers: beside = [] } = pod;
+      for (const { command, args } of beside) {
+        assert.deepEqual([...command, ...args.slice(0, 2)].join(' '), isthmusTenantsSync.name);
+        parseFlags(isthmusTenantsSync.flags, args.slice(2), {});
+      }
+      const mounted = new Set([...mounts, ...beside.flatMap((each) => each.volumeMounts)].map((mount) => mount.name));
+      assert.deepEqual([...mounted].sort(), pod.volumes.map((volume) => volume.name).sort(), name);
     }
   }
 });

@@ -166,6 +166,8 @@ test('values that do not exist or contradict each other are refused, by their na
     [{ redis: { url: 'redis://r', tlsSecret: 'r' } }, /redis\.url does not begin with rediss/],
     [{ redis: { url: 'rediss://r', clientCertificate: true } }, /clientCertificate is set without redis\.tlsSecret/],
     [{ tenants: { secrets: ['a'] } }, /tenants\.secrets is set without tenants\.configMap/],
+    [{ tenants: { configMap: 'a', sync: { enabled: true } } }, /leave tenants\.configMap empty/],
+    [{ component: 'agent', tenants: { sync: { enabled: true } } }, /an agent has no tenants/],
     [{ certManager: { enabled: true } }, /certManager\.callers\.issuer is empty/],
     [{ component: 'agent', agent: { kind: 'DaemonSet', replicas: 3 } }, /agent\.kind is DaemonSet/],
     [{ admissionPolicy: { enabled: true } }, /enable it in the release of the component agent/],

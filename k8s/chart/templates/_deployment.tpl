@@ -76,6 +76,11 @@ spec:
             matchLabels:
               app.kubernetes.io/name: {{ $spec.program }}
       {{- end }}
+      {{- $syncs := and $root.Values.tenants.sync.enabled (ne $spec.program "proxy-agent") }}
+      {{- if $syncs }}
+      initContainers:
+        {{- include "isthmus.sync" $root | nindent 8 }}
+      {{- end }}
       containers:
         - name: {{ $spec.program }}
           image: {{ include "isthmus.image" $root }}
@@ -123,6 +128,9 @@ spec:
       volumes:
         {{- range $spec.volumes }}
         - {{- toYaml (omit . "path") | nindent 10 }}
+        {{- end }}
+        {{- if $syncs }}
+        {{- include "isthmus.sync.token" $root | nindent 8 }}
         {{- end }}
         # For the admin RPC's unix socket: the root is read-only.
         - name: tmp

@@ -22,7 +22,7 @@
 - --shutdown-delay-duration={{ .Values.drain.delaySeconds }}s
 - --graceful-shutdown-timeout={{ include "isthmus.duration" .Values.drain.timeoutSeconds }}
 - --log-format=json
-{{- with .Values.tenants.configMap }}
+{{- if or .Values.tenants.configMap .Values.tenants.sync.enabled }}
 - --tenants-dir=/etc/isthmus/tenants
 {{- end }}
 {{- if .Values.operators }}
@@ -147,7 +147,91 @@
       - secret:
           name: {{ . }}
       {{- end }}
+{{- else if .Values.tenants.sync.enabled }}
+- name: tenants
+  path: /etc/isthmus/tenants
+  # It holds private keys.
+  emptyDir:
+    medium: Memory
+    sizeLimit: 128Mi
 {{- end }}
+{{- end }}
+
+{{/* The sidecar that writes the tenants' directory: it starts before the program, and ends after it. It alone has a token for the API server. */}}
+{{- define "isthmus.sync" }}
+{{- $sync := .Values.tenants.sync }}
+- name: tenants-sync
+  image: {{ include "isthmus.image" . }}
+  {{- with .Values.image.pullPolicy }}
+  imagePullPolicy: {{ . }}
+  {{- end }}
+  restartPolicy: Always
+  command: [isthmus]
+  args:
+    - tenants
+    - sync
+    - --tenants-dir=/etc/isthmus/tenants
+    {{- with $sync.from }}
+    - --from={{ join "," . }}
+    {{- end }}
+    - --plane={{ $sync.plane }}
+    {{- with $sync.namespace }}
+    - --namespace={{ . }}
+    {{- end }}
+    - --agent-namespace={{ .Values.agentTokens.namespace }}
+    - --agent-service-account={{ .Values.agentTokens.serviceAccount }}
+    - --authentication-audience={{ .Values.agentTokens.audience }}
+    - --status-namespace={{ .Release.Namespace }}
+    {{- if .Values.operators }}
+    # Its certificate names the pod's addresses.
+    - --member=
+    {{- end }}
+    - --log-format=json
+    {{- range $sync.extraArgs }}
+    - {{ . }}
+    {{- end }}
+  ports:
+    - name: sync-health
+      containerPort: 8098
+  startupProbe:
+    httpGet:
+      path: /readyz
+      port: sync-health
+    periodSeconds: 1
+    failureThreshold: 600
+  livenessProbe:
+    httpGet:
+      path: /healthz
+      port: sync-health
+    periodSeconds: 10
+    timeoutSeconds: 5
+  resources: {{- toYaml $sync.resources | nindent 4 }}
+  securityContext:
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities:
+      drop: [ALL]
+  volumeMounts:
+    - name: tenants
+      mountPath: /etc/isthmus/tenants
+    - name: sync-token
+      mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+      readOnly: true
+{{- end }}
+
+{{- define "isthmus.sync.token" }}
+- name: sync-token
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3600
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
 {{- end }}
 
 {{- define "isthmus.volumes.kubeconfig" }}

@@ -65,14 +65,14 @@ export interface AgentTokens {
 /** What kubeadm's API servers say of themselves in tokens. */
 const ISSUER = 'https://kubernetes.default.svc.cluster.local';
 
-/** The common name in the certificate that an API server shows to a gateway. */
-const CALLER = 'kube-apiserver';
+/** Common names in the certificates that an API server shows to a gateway: one made for this, and kubeadm's, which it has already. */
+const CALLERS = ['kube-apiserver', 'kube-apiserver-kubelet-client'];
 
 function ofControlPlane(ca: OwnSecret, keys: OwnSecret, tokens: AgentTokens): Readonly<Record<string, unknown>> {
   const subject = `system:serviceaccount:${tokens.namespace}:${tokens.serviceAccount}`;
   return {
     agents: [{ tokens: { issuer: ISSUER, audience: tokens.audience, subject, keys } }],
-    callers: [{ certificates: { ca, names: [CALLER] } }],
+    callers: [{ certificates: { ca, names: CALLERS } }],
   };
 }
 

@@ -41,6 +41,7 @@ export interface Container {
 export interface PodSpec {
   readonly nodeSelector?: Labels;
   readonly containers: readonly Container[];
+  readonly initContainers?: readonly Container[];
   readonly securityContext: Readonly<Record<string, unknown>>;
   readonly terminationGracePeriodSeconds: number;
   readonly automountServiceAccountToken?: boolean;

@@ -21,7 +21,7 @@ import {
 
 /** What these files are for is not among the kinds that an API server has by itself. */
 const NOT_KUBERNETES =
-  /^(EgressSelectorConfiguration|Kustomization|Component|Config|ClusterConfig|TenantControlPlane|HostedCluster)\./;
+  /^(EgressSelectorConfiguration|Kustomization|Component|Config|ClusterConfig|TenantControlPlane|HostedCluster|KubeadmControlPlane|Tenant)\./;
 
 /** Flags of upstream that have no effect here. Any other warning would mean that an argument is not understood. */
 const INERT = /^these flags have no effect here: /;

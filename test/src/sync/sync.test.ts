@@ -279,7 +279,7 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
       assert.equal(named(dir, agents[0]?.tokens.keys), sa);
       assert.equal(agents[0]?.tokens.subject, 'system:serviceaccount:kube-system:konnectivity-agent');
       assert.equal(named(dir, callers[0]?.certificates.ca), ca);
-      assert.deepEqual(callers[0]?.certificates.names, ['kube-apiserver']);
+      assert.deepEqual(callers[0]?.certificates.names, ['kube-apiserver', 'kube-apiserver-kubelet-client']);
       assert.equal((await written(dir, 'hoster.two.yaml')).source.kind, 'TenantControlPlane');
       await kube.apply(tenantOf('hoster', 'one', { limits: { tunnels: 7 } }));
       assert.ok((await written(dir, 'hoster.one.yaml', ({ limits }) => limits?.tunnels === 7)).agents[0]?.tokens);
