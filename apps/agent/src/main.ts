@@ -106,6 +106,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       dials,
       refusals,
       notices: () => [...certificates.notices(), ...missing(running, failure)],
+      metrics: () => metrics.render(),
       flags: inForce,
       log,
       sessions: () => [],

@@ -48,8 +48,16 @@ export const ISTHMUS = {
   warningsRead: 50,
   /** How many different warnings of a member that is not ready are shown. */
   warningsShown: 3,
-  /** The largest page of metrics that `isthmus diag` collects. One with a thousand series is 200 kB. */
-  pageBytes: 32 * 1024 * 1024,
+  /** The longest answer of one member, in characters. A list of 100,000 tunnels has 40 million. */
+  answerBytes: 64 * 1024 * 1024,
+  /** How long a dial may take at most, and what it answers. */
+  longestCallMs: 125_000,
+  /** How much longer than each of its members the one that is asked for all may take. */
+  mergeMs: 1_000,
+  /** The longest refusal of an admin port, in bytes. */
+  refusalBytes: 64 * 1024,
+  /** Connections to the admin port that is asked: it lets in 50 of one address. */
+  connections: 8,
   /** How long certificates of `isthmus certs` are valid, in days; CAs ten times as long. `--days` sets it. */
   certsDays: 365,
   /** What a dial through `isthmus hold` may take where `--backend-dial-timeout` sets no limit. It waits so long for a gateway. */

@@ -1,6 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { hostname } from 'node:os';
+import type { Member } from '@isthmus/directory';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
-import { onceClosed, within } from '@isthmus/runtime';
+import { isLoopback, onceClosed, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
 import { ServerError, Status } from 'nice-grpc';
@@ -61,7 +63,7 @@ function visitorOf({ identity, remote, tenant }: Question['operator']): Visitor 
 interface Asked {
   readonly method: string;
   readonly message: unknown;
-  /** Ids. Default: all, or those with one of `roles`. */
+  /** Ids; an empty list is this process. Default: all, or those with one of `roles`. */
   readonly members: readonly string[] | undefined;
   readonly roles: readonly string[] | undefined;
   readonly agent: { readonly tenant: string; readonly id: string } | undefined;
@@ -114,6 +116,7 @@ export class AskPage {
       return [{ member, to: { tenant: agent.tenant, agent: agent.id } }];
     }
     const known = await this.#members();
+    if (members?.length === 0) return known.slice(0, 1).map((member) => ({ member, to: { member: member.id } }));
     const found = members
       ? members.map(
           (id) => known.find((each) => each.id === id) ?? { id, roles: [], address: '', version: '', zone: '' },
@@ -166,17 +169,14 @@ export class AskPage {
   }
 }
 
-/** An address is one place, whatever the host's name; a loopback address is one of each host. */
-function adminPlaceOf({
-  adminAddress,
-  host,
-  memberId,
-}: {
-  adminAddress: string;
-  host: string;
-  memberId: string;
-}): string {
-  return adminAddress === '' ? memberId : `${adminAddress} ${host}`;
+/**
+ * A recreated container keeps its address but has another name. A loopback address or a socket is one place on this machine; elsewhere the
+ * member's id is the place, because two machines may have one name.
+ */
+function adminPlaceOf({ adminAddress, host, memberId }: Member): string {
+  const name = adminAddress.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
+  const local = adminAddress.startsWith('unix:') || isLoopback(name);
+  return adminAddress === '' || (local && host !== hostname()) ? memberId : adminAddress;
 }
 
 /** Yields what comes from any of them, as it comes. */

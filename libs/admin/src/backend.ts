@@ -1,6 +1,6 @@
 import type { Directory, Quarantine } from '@isthmus/directory';
 import type { FlagInForce } from '@isthmus/flags';
-import type { AdmissionState, Check } from '@isthmus/service';
+import type { AdmissionState, Check, Metrics } from '@isthmus/service';
 import type { AgentName, Ask, Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { RoutingPart } from './calls/explain.ts';
 import type { KickPart } from './calls/lists.ts';
@@ -105,6 +105,8 @@ export interface AdminBackend {
   /** Set for a gateway or hub. */
   readonly events?: Pick<RecentEvents, 'list'>;
   notices?(): readonly Notice[];
+  /** Renders the page of metrics. */
+  metrics(): ReturnType<Metrics>;
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;
   readonly kick: KickPart;

@@ -47,8 +47,6 @@ export const ADMIN = {
    * be wrong when the clock is set.
    */
   visitsMs: 1_000,
-  /** Largest answer that a client of the admin RPC reads. A list of 100,000 tunnels is about 20 MB. */
-  responseBytes: 64 * 1024 * 1024,
   /** How long each member may take to answer a question that another member passes on, unless the operator says. */
   askMs: 2_000,
   /** Members that a question names. */

@@ -6,9 +6,9 @@ import { adminApi, adminDescriptors } from '@isthmus/proto/admin';
 import { createChannel, createClient } from 'nice-grpc';
 import { HealthDefinition } from 'nice-grpc-server-health';
 import type { RecentDials } from './calls/recent-dials.ts';
-import { adminClient } from './client.ts';
 import type { AdminServer } from './server.ts';
 import { aPort, idleBackend } from './testing/backend.ts';
+import { adminClient } from './testing/client.ts';
 
 const backend = idleBackend();
 

@@ -13,9 +13,9 @@ import { connect, type TLSSocket } from 'node:tls';
 import { Authority, type Identity } from '@isthmus/certificates/testing';
 import { until } from '@isthmus/runtime/testing';
 import type { RecentDials } from './calls/recent-dials.ts';
-import { type AdminClientTls, adminClient } from './client.ts';
 import type { AdminServer } from './server.ts';
 import { aPort, idleBackend, tlsBy } from './testing/backend.ts';
+import { type AdminClientTls, adminClient } from './testing/client.ts';
 
 describe('server tls', () => {
   let dir: string;

@@ -7,9 +7,9 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { adminApi } from '@isthmus/proto/admin';
 import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from './backend.ts';
-import { adminClient } from './client.ts';
 import type { AdminOptions, AdminServer } from './server.ts';
 import { aPort, idleBackend } from './testing/backend.ts';
+import { adminClient } from './testing/client.ts';
 
 function session(sessionId: string, since: number, tenant = 'default'): SessionInfo {
   return {

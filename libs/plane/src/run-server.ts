@@ -226,6 +226,7 @@ async function startOperations(
     losses,
     events: happened,
     notices: () => [...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
+    metrics: () => server.metrics.render(),
     flags: inForce,
     log,
     sessions: () => knownSessions(server),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { adminClient } from '@isthmus/admin/client';
+import { adminClient } from '@isthmus/admin/testing/client';
 import {
   allInOne,
   type Destination,

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { AdminClientTls } from '@isthmus/admin/client';
+import type { AdminClientTls } from '@isthmus/admin/testing/client';
 import type { adminApi } from '@isthmus/proto/admin';
 import { type Env, Program } from './program.ts';
 import type { Flags } from './runtime.ts';
@@ -93,7 +93,7 @@ export class Member {
    * most test files never ask and loading it takes as long as starting a program.
    */
   async #ask<T>(question: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Promise<T> {
-    const { adminClient } = await import('@isthmus/admin/client');
+    const { adminClient } = await import('@isthmus/admin/testing/client');
     const address = `${this.program.healthHost}:${this.program.adminPort}`;
     using connection = adminClient(address, adminTls(this.#options.flags));
     return await question(connection.admin, AbortSignal.timeout(ASK_MS));

@@ -13,6 +13,7 @@ import {
   startGateway,
   startHub,
 } from '../harness/index.ts';
+import { asked } from './operator.ts';
 
 /** A line of an answer. */
 interface Line {
@@ -85,6 +86,12 @@ describe('one member answers for all', { skip: redisMissing() }, () => {
       assert.match(nobody?.error?.message ?? '', /^gateway-1 has no link to agent agent-9 of tenant default$/);
       const [unknown] = await ask(program, { method: 'GetStatus', members: ['hub-9'], ...PATIENT });
       assert.match(unknown?.error?.message ?? '', /has no link to hub-9$/);
+
+      interface AgentView {
+        readonly itself?: { readonly servers: readonly { readonly serverId: string }[] };
+      }
+      const { itself } = await asked<AgentView>(program, 'agents', 'agent-1');
+      assert.deepEqual(itself?.servers.map(({ serverId }) => serverId).sort(), ['hub-1', 'hub-2']);
 
       await redis.kill();
       await eventually(async () => {

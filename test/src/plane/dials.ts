@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { type AdminConnection, adminClient } from '@isthmus/admin/client';
+import { type AdminConnection, adminClient } from '@isthmus/admin/testing/client';
 import {
   type Front,
   grpcThrough,

@@ -233,7 +233,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     const impatient = await asked<Unanswered>(program, 'agents', '--timeout', '5s');
     assert.equal(impatient.status, 3);
     const missed = impatient.unanswered.find(({ member }) => member === 'gateway-2');
-    assert.equal(missed?.reason, 'no answer within 5 s: it hangs, or the network drops packets');
+    assert.match(missed?.reason ?? '', /no answer within 5 s: it hangs|silent for .* s, even to PING|has no link to/);
     await seen(first.member);
     await second.member.kill();
     const { status, out: text } = await waiting;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import test from 'node:test';
-import { adminClient } from '@isthmus/admin/client';
+import { adminClient } from '@isthmus/admin/testing/client';
 import { Authority } from '@isthmus/certificates/testing';
 import type { Registry } from '@isthmus/directory';
 import { redisRegistry } from '@isthmus/directory/redis';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { get } from 'node:https';
 import test from 'node:test';
-import { adminClient } from '@isthmus/admin/client';
+import { adminClient } from '@isthmus/admin/testing/client';
 import type { TrailRecord } from '@isthmus/telemetry';
 import {
   Authority,

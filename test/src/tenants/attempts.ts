@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { request } from 'node:https';
-import { adminClient } from '@isthmus/admin/client';
+import { adminClient } from '@isthmus/admin/testing/client';
 import { type Authority, agentPackets, type Identity, type Scope, type TlsVia, within } from '../harness/index.ts';
 import { type Cluster, dialled, type TenantsPlane } from './rig.ts';
 

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
 import test from 'node:test';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import { adminClient } from '@isthmus/admin/client';
+import { adminClient } from '@isthmus/admin/testing/client';
 import type { TenantFile } from '@isthmus/admission';
 import { encodePacket } from '@isthmus/proto';
 import { parse } from 'yaml';

@@ -18,11 +18,31 @@ export const AGENTS: Kind<AgentView> = {
   columns: () => COLUMNS,
   labels: ({ reaches }) => identifiersOf(reaches),
   async ask(call) {
-    const { sessions, unanswered } = await sessionsOf(await call.plane(), call.options.tenant);
+    const plane = await call.plane();
+    const { sessions, unanswered } = await sessionsOf(plane, call.options.tenant);
     const status = statusOf(sessions.length === 0, unanswered);
-    return { items: agentsOf(sessions), unanswered, text: agentsText, status };
+    const whole = call.output.format === 'json' || call.output.format === 'yaml';
+    const items = agentsOf(sessions).map(async (agent) =>
+      whole && call.args.flat().includes(agent.agent) ? { ...agent, ...(await ofItself(plane, agent)) } : agent,
+    );
+    return { items: await Promise.all(items), unanswered, text: agentsText, status };
   },
 };
+
+/** What an agent says of itself, through its hub. Empty for one that does not answer, such as a Go agent. */
+async function ofItself(plane: Plane, { tenant, agent }: AgentView): Promise<{ readonly itself?: object }> {
+  const itself = await plane.askAgent(tenant, agent, async (admin, signal) => {
+    const [status, { servers, serversWanted }] = await Promise.all([
+      admin.getStatus({}, { signal }),
+      admin.listMembers({}, { signal }),
+    ]);
+    const { version, runtime, startedMs, ready, checks, notices, tunnels } = status;
+    const told = notices.map(({ text, todo }) => (todo === '' ? text : `${text}: ${todo}`));
+    const started = new Date(startedMs).toISOString();
+    return { version, runtime, started, ready, checks, notices: told, tunnels, servers, serversWanted };
+  });
+  return itself ? { itself } : {};
+}
 
 export const SESSIONS: Kind<SessionView> = {
   name: 'sessions',
@@ -55,7 +75,7 @@ export const agents = listCommand(AGENTS, {
   options: [new Option('--sessions', 'one line for each session, with its id, address and protocol')],
   examples: [
     { line: 'agents', does: 'one line for each agent' },
-    { line: 'agents agent-1 -o json', does: 'all that is known of one' },
+    { line: 'agents agent-1 -o yaml', does: 'all that is known of one, and what it says of itself' },
     { line: 'agents --tenant team-a --sessions', does: 'the sessions of one tenant' },
     { line: 'agents -l cidr=10.20.0.0/16 -w', does: 'who serves these addresses, and who comes and goes' },
     { line: 'agents --field-selector state!=ready -o name', does: 'those that drain or are in quarantine' },

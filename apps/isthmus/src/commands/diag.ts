@@ -1,24 +1,19 @@
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { get as getHttp, type IncomingMessage } from 'node:http';
-import { get as getHttps } from 'node:https';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
-import type { AdminClientTls } from '@isthmus/admin/client';
 import { differencesOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
-import { httpsAgent, socketPathOf, wholeOf } from '@isthmus/runtime';
 import { VERSION } from '@isthmus/service';
-import { ADMIN_SERVER_NAME, HTTP_CREDENTIAL, inWords, parseDestination } from '@isthmus/tunnel';
+import { HTTP_CREDENTIAL, inWords } from '@isthmus/tunnel';
 import { Argument } from 'commander';
 import { pack } from 'tar-stream';
 import { type Call, command } from '../command.ts';
-import { ISTHMUS } from '../defaults.ts';
 import { bytes, EXIT, plural, silentText, styleOf, unansweredText, usage } from '../output.ts';
 import { askPlane, sessionViews } from '../plane/evidence.ts';
 import type { Answers, Member } from '../plane/member.ts';
-import { type Plane, readTls } from '../plane/plane.ts';
+import type { Plane } from '../plane/plane.ts';
 import { agentsOf, agentsText } from './agents.ts';
 import { configsOf, configView } from './config.ts';
 import { hubsOf, hubsText } from './hubs.ts';
@@ -34,9 +29,9 @@ export const diag = command({
     { line: 'diag', does: 'into this directory' },
     { line: 'diag -a 10.0.0.5:8095 /tmp/plane.tar.gz', does: 'a plane on another machine' },
   ],
-  async run({ args: [file], options, output, plane }: Call) {
+  async run({ args: [file], output, plane }: Call) {
     const path = file ?? `isthmus-diag-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.tar.gz`;
-    const { texts, members, missing } = await collect(await plane(), await readTls(options));
+    const { texts, members, missing } = await collect(await plane());
     const size = await writeArchive(path, texts);
     output.show({ file: path, bytes: size, members, files: [...texts.keys()], missing }, () => {
       const left = missing.map((line) => `  ${line}\n`).join('');
@@ -74,10 +69,10 @@ interface Part {
 }
 
 /** Collects everything that helps to understand a plane remotely: a directory for each member, and a summary. */
-async function collect(plane: Plane, tls: AdminClientTls | undefined): Promise<Collected> {
+async function collect(plane: Plane): Promise<Collected> {
   const texts = new Map<string, string>();
   const missing: string[] = [];
-  for (const { file, read } of partsOf(tls)) {
+  for (const { file, read } of partsOf()) {
     const { answers, unanswered } = await read(plane);
     for (const { member, value } of answers) texts.set(`${directoryOf(member)}/${file}`, value);
     missing.push(...unanswered.map((each) => `${file} of ${silentText(each)}`));
@@ -90,7 +85,7 @@ async function collect(plane: Plane, tls: AdminClientTls | undefined): Promise<C
   return { texts: all, members: plane.members.map(({ id }) => id), missing };
 }
 
-function partsOf(tls: AdminClientTls | undefined): Part[] {
+function partsOf(): Part[] {
   const part = <T>(file: string, ask: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Part => {
     return { file, read: (plane) => plane.ask(async (admin, signal) => json(await ask(admin, signal))) };
   };
@@ -104,7 +99,7 @@ function partsOf(tls: AdminClientTls | undefined): Part[] {
     { file: 'log.ndjson', read: (plane) => plane.ask(logOf) },
     {
       file: 'metrics.txt',
-      read: (plane) => plane.ask((_admin, signal, { address }) => readMetrics(address, tls, signal)),
+      read: (plane) => plane.ask(async (admin, signal) => (await admin.getMetrics({}, { signal })).text),
     },
   ];
 }
@@ -133,30 +128,6 @@ function directoryOf({ id }: Member): string {
 
 function json(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
-}
-
-/** Reads the metrics at an admin port, over HTTP or mutual TLS. */
-function readMetrics(address: string, tls: AdminClientTls | undefined, signal: AbortSignal): Promise<string> {
-  const socketPath = socketPathOf(address);
-  const place = socketPath === undefined ? parseDestination(address) : { host: 'localhost', socketPath };
-  // In plain text, the port answers to no name but this one: any other could be that of a page on the web.
-  const options = { ...place, path: '/metrics', signal, ...(!tls && { headers: { host: 'localhost' } }) };
-  return new Promise((resolve, reject) => {
-    const answered = (response: IncomingMessage) => {
-      if (response.statusCode === 200) textOf(response).then(resolve, reject);
-      else reject(new Error(`HTTP status ${response.statusCode} for /metrics`));
-    };
-    const request =
-      tls && socketPath === undefined
-        ? getHttps({ ...options, agent: httpsAgent(tls, [place.host, ADMIN_SERVER_NAME]) }, answered)
-        : getHttp({ ...options, agent: false }, answered);
-    request.on('error', reject);
-  });
-}
-
-async function textOf(response: IncomingMessage): Promise<string> {
-  const tooLong = () => new Error(`more than ${ISTHMUS.pageBytes / 1024 / 1024} MiB`);
-  return (await wholeOf(response, ISTHMUS.pageBytes, tooLong)).toString();
 }
 
 /** Texts by their name in the archive. */

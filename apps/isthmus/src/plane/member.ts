@@ -1,4 +1,3 @@
-import { hostname } from 'node:os';
 import { adminApi, type EnumName, namesOf } from '@isthmus/proto/admin';
 import { isLoopback } from '@isthmus/runtime';
 
@@ -32,8 +31,6 @@ export interface Member {
   readonly hubId: string;
   readonly version: string;
   readonly zone: string;
-  /** Why it cannot be asked from here; unset for most. */
-  readonly unreachable?: string;
 }
 
 /** A member that could not be asked, and why. */
@@ -63,27 +60,25 @@ export interface Greeting {
 }
 
 /** Returns the members that answered, at the address where they did, and the members that they name. */
-export function membersOf(greetings: readonly Greeting[], machine = hostname()): Map<string, Member> {
+export function membersOf(greetings: readonly Greeting[]): Map<string, Member> {
   const members = new Map<string, Member>();
   for (const { address, status } of greetings) {
     const id = status.memberId || status.agentId || address;
     const { version, zone, hubId } = status;
     if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
   }
-  const last = lastAt(
-    greetings.flatMap(({ list }) => list.members),
-    machine,
-  );
-  for (const { list } of greetings) {
-    for (const member of list.members) {
-      const { memberId: id, adminAddress: address, host, roles, version, zone, self } = member;
-      if (self || members.has(id) || last.get(adminPlaceOf(member, machine)) !== id) continue;
-      const names = roleNames(roles);
-      const unreachable = whyUnreachable(address, host, machine);
-      const hubId = names.includes('hub') ? id : '';
-      members.set(id, { id, address, roles: names, hubId, version, zone, ...(unreachable && { unreachable }) });
-    }
+  const listed = greetings.flatMap(({ list }) => list.members);
+  const machine = listed.find(({ self }) => self)?.host ?? '';
+  const last = lastAt(listed, machine);
+  for (const member of listed) {
+    const { memberId: id, adminAddress: address, roles, version, zone, self } = member;
+    if (self || members.has(id) || last.get(adminPlaceOf(member, machine)) !== id) continue;
+    const names = roleNames(roles);
+    members.set(id, { id, address, roles: names, hubId: names.includes('hub') ? id : '', version, zone });
   }
+  // While the registry does not answer, links tell of hubs.
+  for (const { hubId, zone } of greetings.flatMap(({ list }) => list.hubs))
+    if (!members.has(hubId)) members.set(hubId, { id: hubId, address: '', roles: ['hub'], hubId, version: '', zone });
   return new Map([...members].sort(([a], [b]) => byName(a, b)));
 }
 
@@ -97,23 +92,13 @@ function lastAt(members: readonly adminApi.Member[], machine: string): Map<strin
 }
 
 /**
- * An address is one place, whatever the host's name: a recreated container keeps its address but has another name. If the address is
- * unreachable from here, the member's id is the place, because two machines with one name each have a loopback.
+ * A recreated container keeps its address but has another name. A loopback address or a socket is one place on the machine of the member
+ * that is asked; elsewhere the member's id is the place, because two machines may have one name.
  */
 function adminPlaceOf({ memberId, adminAddress, host }: adminApi.Member, machine: string): string {
-  return whyUnreachable(adminAddress, host, machine) === undefined ? adminAddress : memberId;
-}
-
-/** A loopback address means a different admin port on each machine. */
-function whyUnreachable(address: string, host: string, machine: string): string | undefined {
-  if (address === '') return 'it does not publish the address of its admin port';
-  if (address.startsWith('unix:')) {
-    if (host === machine) return undefined;
-    return `its admin port is a unix socket on ${host}: run isthmus there`;
-  }
-  const [, bracketed, plain = ''] = /^(?:\[(.+)\]|([^:]+)):\d+$/.exec(address) ?? [];
-  if (!isLoopback(bracketed ?? plain) || host === machine) return undefined;
-  return `its admin port listens only on the loopback of ${host}: run isthmus there, or give it --admin-bind-address and --admin-server-cert`;
+  const [, bracketed, plain = ''] = /^(?:\[(.+)\]|([^:]+)):\d+$/.exec(adminAddress) ?? [];
+  const local = adminAddress.startsWith('unix:') || isLoopback(bracketed ?? plain);
+  return adminAddress === '' || (local && host !== machine) ? memberId : adminAddress;
 }
 
 /** Reports that nobody knows the other members. Only the registry has the list. */

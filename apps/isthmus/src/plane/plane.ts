@@ -1,8 +1,9 @@
-import type { AdminClientTls, AdminConnection } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
 import { inWords } from '@isthmus/tunnel';
+import { ISTHMUS } from '../defaults.ts';
 import { type CredentialOptions, readCredentials } from '../kubeconfig.ts';
 import { EXIT, Failure, usage } from '../output.ts';
+import { type AdminTls, Asker } from './asker.ts';
 import {
   type Answer,
   type Answers,
@@ -27,6 +28,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
     /certificate required|bad certificate|unknown ca|handshake failure|client certificate (of|was)|no client certificate|requires a client certificate/,
     'it requires a certificate from a CA that it trusts: --cert and --key',
   ],
+  [/^it uses TLS$/, 'give --ca, --cert and --key'],
   [/wrong version number|EPROTO|packet length too long/, 'it does not use TLS: leave out --ca'],
   [
     /ECONNRESET|Connection dropped|Failed to connect|socket hang up|Protocol error/,
@@ -61,38 +63,36 @@ function isExpired(error: unknown, text: string): boolean {
 
 interface PlaneOptions {
   readonly addresses: readonly string[];
-  readonly tls?: AdminClientTls | undefined;
+  readonly tls?: AdminTls | undefined;
   /** How long each member may take per answer, in milliseconds. */
   readonly timeoutMs: number;
   /** Aborts everything that is still waiting. */
   readonly signal: AbortSignal;
 }
 
-type AdminDial = (address: string, tls?: AdminClientTls) => AdminConnection;
-
 type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, member: Member) => Promise<T>;
 
 /**
- * The members of a plane, as one of them lists them. They are asked in parallel, each with a deadline. A member that does not answer is
+ * The members of a plane, as one of them lists them. That one asks all others, each with a deadline. A member that does not answer is
  * reported, and delays no other.
  */
 export class Plane implements Disposable {
   readonly #options: PlaneOptions;
-  readonly #dial: AdminDial;
-  readonly #connections = new Map<string, AdminConnection>();
+  readonly #askers: readonly Asker[];
+  /** The member that answers for all. */
+  #through: Asker;
   #members = new Map<string, Member>();
   #lost: readonly Unanswered[] = [];
 
-  private constructor(options: PlaneOptions, dial: AdminDial) {
+  private constructor(options: PlaneOptions) {
     this.#options = options;
-    this.#dial = dial;
+    this.#askers = options.addresses.map((address) => new Asker(address, options.tls));
+    this.#through = this.#askers[0] as Asker;
   }
 
   /** @throws Failure if nobody answers at the addresses */
   static async meet(options: PlaneOptions): Promise<Plane> {
-    // Loading gRPC takes longer than all the rest, and a command that asks nobody does without it.
-    const { adminClient } = await import('@isthmus/admin/client');
-    const plane = new Plane(options, adminClient);
+    const plane = new Plane(options);
     try {
       await plane.meet();
       return plane;
@@ -111,23 +111,16 @@ export class Plane implements Disposable {
     return [...this.#members.values()];
   }
 
-  /**
-   * Asks again who is in the plane. Asks the addresses given at first and all members known by now, so that the plane is not lost with
-   * the replica that listed it.
-   */
+  /** Asks again who is in the plane, at all addresses given at first. The first that answers answers for all. */
   async meet(): Promise<void> {
-    const { addresses } = this.#options;
-    const known = this.members.map(({ address }) => address);
-    const asked = [...new Set(known.length === 0 ? addresses : [...addresses, ...known])];
-    const greetings = await Promise.all(asked.map((address) => this.#greet(address)));
+    const greetings = await Promise.all(this.#askers.map((asker) => this.#greet(asker)));
     const met = greetings.filter((greeting) => 'status' in greeting);
     const lost = greetings.filter((greeting) => 'reason' in greeting);
-    if (met.length === 0) throw new Failure(EXIT.unasked, nobody(lost));
+    const [first] = met;
+    if (!first) throw new Failure(EXIT.unasked, nobody(lost));
+    this.#through = this.#askers.find(({ address }) => address === first.address) as Asker;
     this.#members = membersOf(met);
-    const found = new Set(this.members.map(({ address }) => address));
-    // A given address that the others also list is reported under the member's name if it fails when asked.
-    const unheard = lost.filter(({ address }) => addresses.includes(address) && !found.has(address));
-    this.#lost = [...unheard, ...blindness(met)];
+    this.#lost = [...lost, ...blindness(met)];
   }
 
   /** Asks all members, or those with one of these roles. */
@@ -152,9 +145,17 @@ export class Plane implements Disposable {
     return { answers, unanswered: [...this.#lost, ...failed] };
   }
 
-  /** Returns a client for streams of a member, which have no deadline. */
-  client({ address }: Member): adminApi.AdminClient {
-    return this.#connect(address).admin;
+  /** Asks an agent, through its hub. @returns undefined if it does not answer: it is away, or a Go agent */
+  async askAgent<T>(tenant: string, id: string, question: Question<T>): Promise<T | undefined> {
+    const { timeoutMs } = this.#options;
+    const admin = this.#through.client({ agent: { tenant, id } }, timeoutMs);
+    const member = { id, address: '', roles: ['agent'], hubId: '', version: '', zone: '' } as const;
+    return question(admin, this.#deadline(), member).catch(() => undefined);
+  }
+
+  /** Returns a client for a member's calls that take long, such as streams. */
+  client({ id }: Member): adminApi.AdminClient {
+    return this.#through.client({ member: id }, ISTHMUS.longestCallMs);
   }
 
   reason(error: unknown): string {
@@ -162,50 +163,35 @@ export class Plane implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const connection of this.#connections.values()) connection[Symbol.dispose]();
-    this.#connections.clear();
+    for (const asker of this.#askers) asker[Symbol.dispose]();
   }
 
   async #askOne<T>(member: Member, question: Question<T>): Promise<Answer<T> | Unanswered> {
-    const { id, address, unreachable } = member;
-    if (unreachable !== undefined) return { member: id, address, reason: unreachable };
+    const { id, address } = member;
+    const admin = this.#through.client({ member: id }, this.#options.timeoutMs);
     try {
-      return { member, value: await question(this.client(member), this.#deadline(), member) };
+      return { member, value: await question(admin, this.#deadline(), member) };
     } catch (error) {
-      this.#forget(address);
       return { member: id, address, reason: this.reason(error) };
     }
   }
 
-  async #greet(address: string): Promise<Greeting | Unanswered> {
+  async #greet(asker: Asker): Promise<Greeting | Unanswered> {
     const signal = this.#deadline();
+    const { address } = asker;
     try {
-      const { admin } = this.#connect(address);
+      const admin = asker.client({}, this.#options.timeoutMs);
       const [status, list] = await Promise.all([admin.getStatus({}, { signal }), admin.listMembers({}, { signal })]);
       return { address, status, list };
     } catch (error) {
-      this.#forget(address);
       return { member: address, address, reason: this.reason(error) };
     }
   }
 
+  /** The member that is asked has its own deadline for each, and needs a moment to say so. */
   #deadline(): AbortSignal {
     const { timeoutMs, signal } = this.#options;
-    return AbortSignal.any([AbortSignal.timeout(timeoutMs), signal]);
-  }
-
-  #connect(address: string): AdminConnection {
-    const known = this.#connections.get(address);
-    if (known) return known;
-    const made = this.#dial(address, this.#options.tls);
-    this.#connections.set(address, made);
-    return made;
-  }
-
-  /** A channel that lost its peer waits before it reconnects; a new one does not. */
-  #forget(address: string): void {
-    this.#connections.get(address)?.[Symbol.dispose]();
-    this.#connections.delete(address);
+    return AbortSignal.any([AbortSignal.timeout(timeoutMs + ISTHMUS.mergeMs), signal]);
   }
 }
 
@@ -242,7 +228,7 @@ export function membersWith(plane: Plane, role: RoleName, id: string | undefined
 }
 
 /** Reads the files that the options name. Returns undefined without them; admin ports are then asked in plain text. */
-export async function readTls(options: CredentialOptions): Promise<AdminClientTls | undefined> {
+export async function readTls(options: CredentialOptions): Promise<AdminTls | undefined> {
   if (options.ca === undefined && options.cert !== undefined && options.key !== undefined)
     throw usage('--cert has no effect without --ca, the CA certificates of the admin ports');
   const { ca, cert, key } = await readCredentials(options);

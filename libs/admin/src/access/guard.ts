@@ -66,6 +66,7 @@ export const ACCESS: { readonly [M in Method]: Rule<M> } = {
   // What concerns the whole process, or tells of it.
   getConfig: {},
   recentLogs: {},
+  getMetrics: {},
   expectProbe: {},
   setLogLevel: { acts: ({ level }) => ({ target: level === '' ? 'read' : level }) },
   drain: { acts: ({ dryRun }) => ({ target: dryRun ? 'dry run' : 'this process' }) },

@@ -25,6 +25,9 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     tunnels,
     dials: scopedDials(tenant, backend),
     refusals: { list: () => [], expect() {} },
+    metrics() {
+      throw new Error('only operators of the plane read all metrics');
+    },
     flags: [],
     log: { ...backend.log, info: (...line) => backend.log.info(...line), recent: Object.assign([], { forgotten: 0 }) },
     kick: {

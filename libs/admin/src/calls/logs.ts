@@ -29,9 +29,9 @@ interface Reverting {
 /** Temporary levels that are in force. Every visitor has a service of its own, and the log is one. */
 const temporary = new WeakMap<LogPart, Reverting>();
 
-type LogsRpc = Pick<adminApi.AdminServiceImplementation, 'setLogLevel' | 'recentLogs'>;
+type LogsRpc = Pick<adminApi.AdminServiceImplementation, 'setLogLevel' | 'recentLogs' | 'getMetrics'>;
 
-export function logsRpc({ log }: AdminBackend): LogsRpc {
+export function logsRpc({ log, metrics }: Pick<AdminBackend, 'log' | 'metrics'>): LogsRpc {
   const revert = (level: string) => {
     temporary.delete(log);
     log.level = level;
@@ -63,6 +63,9 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
       const reverting = temporary.get(log);
       const untilMs = reverting && Math.round(reverting.until);
       return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
+    },
+    async getMetrics() {
+      return { text: String((await metrics()).body) };
     },
     async recentLogs({ limit, level }) {
       const least = level === '' ? 0 : rankOf(levelNamed(level));

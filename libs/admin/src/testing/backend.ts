@@ -5,8 +5,8 @@ import { planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel'
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentRefusals } from '../calls/recent-refusals.ts';
-import { type AdminConnection, adminClient } from '../client.ts';
 import { type AdminOptions, type AdminServer, type AdminTls, serveAdmin } from '../server.ts';
+import { type AdminConnection, adminClient } from './client.ts';
 
 /** Returns an admin backend of an idle program, with the parts that a test gives. */
 export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
@@ -27,6 +27,7 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     tunnels: () => new Set(),
     dials: new RecentDials(planeEvents()),
     refusals: new RecentRefusals(planeEvents()),
+    metrics: async () => ({ contentType: 'text/plain', body: 'a page\n' }),
     flags: [],
     log: { info() {}, level: 'info', levelOf: () => 'debug', recent: Object.assign([], { forgotten: 0 }) },
     kick: { tunnel: () => 0 },

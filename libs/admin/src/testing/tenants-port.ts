@@ -6,8 +6,8 @@ import { type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '
 import type { AdminBackend } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentEvents } from '../calls/recent-events.ts';
-import { type AdminClientTls, adminClient } from '../client.ts';
 import { aPort, aSession, aTunnel, idleBackend, tlsBy } from './backend.ts';
+import { type AdminClientTls, adminClient } from './client.ts';
 
 const mine = aSession('mine', { tenant: 'acme', agentId: 'edge' });
 const theirs = aSession('theirs', { tenant: 'beta', agentId: 'edge' });

@@ -80,7 +80,8 @@ export class Asks {
   #over(): void {
     for (const answering of this.#answering.values()) answering.abort();
     const { peer } = this.#options;
-    const lost = new Error(`${peer}: ${this.#fault?.message ?? 'the link has ended'}`);
+    const why = this.#fault?.message ?? 'the link has ended';
+    const lost = new Error(why.startsWith(peer) ? why : `${peer}: ${why}`);
     for (const answers of this.#asked.values()) answers.destroy(lost);
   }
 

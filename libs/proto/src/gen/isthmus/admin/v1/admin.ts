@@ -1062,6 +1062,14 @@ export interface RecentLogsResponse {
   forgotten: number;
 }
 
+export interface GetMetricsRequest {
+}
+
+export interface GetMetricsResponse {
+  /** OpenMetrics or Prometheus' text format. */
+  text: string;
+}
+
 export interface DrainRequest {
   /** Only report what a drain would do. */
   dryRun: boolean;
@@ -8286,6 +8294,104 @@ export const RecentLogsResponse: MessageFns<RecentLogsResponse> = {
   },
 };
 
+function createBaseGetMetricsRequest(): GetMetricsRequest {
+  return {};
+}
+
+export const GetMetricsRequest: MessageFns<GetMetricsRequest> = {
+  encode(_: GetMetricsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetMetricsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetMetricsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetMetricsRequest>): GetMetricsRequest {
+    return GetMetricsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<GetMetricsRequest>): GetMetricsRequest {
+    const message = createBaseGetMetricsRequest();
+    return message;
+  },
+};
+
+function createBaseGetMetricsResponse(): GetMetricsResponse {
+  return { text: "" };
+}
+
+export const GetMetricsResponse: MessageFns<GetMetricsResponse> = {
+  encode(message: GetMetricsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.text !== "") {
+      writer.uint32(10).string(message.text);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetMetricsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetMetricsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetMetricsResponse>): GetMetricsResponse {
+    return GetMetricsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<GetMetricsResponse>): GetMetricsResponse {
+    const message = createBaseGetMetricsResponse();
+    message.text = object.text ?? "";
+    return message;
+  },
+};
+
 function createBaseDrainRequest(): DrainRequest {
   return { dryRun: false };
 }
@@ -8810,6 +8916,15 @@ export const AdminDefinition = {
       responseStream: false,
       options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
+    /** The page of metrics of this process, as /metrics has it. */
+    getMetrics: {
+      name: "GetMetrics",
+      requestType: GetMetricsRequest as typeof GetMetricsRequest,
+      requestStream: false,
+      responseType: GetMetricsResponse as typeof GetMetricsResponse,
+      responseStream: false,
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
+    },
     /**
      * Begins to drain: no new dials, running tunnels move or finish. Returns at once with what is left; calling it again is harmless
      * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
@@ -8911,6 +9026,11 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     request: RecentLogsRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<RecentLogsResponse>>;
+  /** The page of metrics of this process, as /metrics has it. */
+  getMetrics(
+    request: GetMetricsRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<GetMetricsResponse>>;
   /**
    * Begins to drain: no new dials, running tunnels move or finish. Returns at once with what is left; calling it again is harmless
    * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
@@ -9004,6 +9124,11 @@ export interface AdminClient<CallOptionsExt = {}> {
     request: DeepPartial<RecentLogsRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<RecentLogsResponse>;
+  /** The page of metrics of this process, as /metrics has it. */
+  getMetrics(
+    request: DeepPartial<GetMetricsRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<GetMetricsResponse>;
   /**
    * Begins to drain: no new dials, running tunnels move or finish. Returns at once with what is left; calling it again is harmless
    * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
