@@ -195,6 +195,28 @@ describe('liveness', () => {
     assert.deepEqual(seen, [2, 2]);
   });
 
+  test('what arrived while this process stood still is read before it looks', async (t) => {
+    const { session, deaths, check } = watched();
+    session.bytesRead++;
+    check(1);
+    check(8);
+    let now = performance.now();
+    t.mock.method(performance, 'now', () => now);
+    check(0);
+    // The answer came, but neither the sockets nor the clock were looked at for a while.
+    now += 2000;
+    check(1);
+    session.bytesRead++;
+    await new Promise(setImmediate);
+    assert.deepEqual(deaths, []);
+    // Silence that follows is one again.
+    for (let n = 0; n < 9; n++) {
+      now += WIRE.checkEveryMs;
+      check(1);
+    }
+    assert.equal(deaths.length, 1);
+  });
+
   test('a closed session is watched no longer', () => {
     const { session, deaths, check } = watched();
     session.emit('close');

@@ -156,19 +156,35 @@ export interface PingInterval {
 export class LinkChecks {
   readonly #checks = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
+  /** When the timer rang last. */
+  #rangAt = 0;
 
   /** Returns a function that removes the check. */
   add(check: () => void): () => void {
     this.#checks.add(check);
-    this.#timer ??= setInterval(() => {
-      for (const each of this.#checks) each();
-    }, WIRE.checkEveryMs).unref();
+    if (!this.#timer) {
+      this.#rangAt = performance.now();
+      this.#timer = setInterval(() => this.#ring(), WIRE.checkEveryMs).unref();
+    }
     return () => {
       this.#checks.delete(check);
       if (this.#checks.size > 0) return;
       clearInterval(this.#timer);
       this.#timer = undefined;
     };
+  }
+
+  /** What arrived while this process stood still waits in its sockets, and a timer rings before they are read: then the checks wait for that. */
+  #ring(): void {
+    const now = performance.now();
+    const late = now - this.#rangAt - WIRE.checkEveryMs;
+    this.#rangAt = now;
+    if (late < WIRE.checkEveryMs) this.#look();
+    else setImmediate(() => this.#look());
+  }
+
+  #look(): void {
+    for (const each of this.#checks) each();
   }
 }
 
@@ -186,7 +202,8 @@ export interface LivenessOptions {
  * PING. The other side hears it, and need not send one itself, so an idle link carries one PING in 1.25 s. A side that only receives sends
  * PINGs too: on a slow path, the other side hears only an occasional WINDOW_UPDATE, and its own PING waits behind its data.
  *
- * Silence is counted in checks, not in time: a process that was stopped, or too busy to check, does not blame its peers for that time.
+ * Silence is counted in checks, not in time, and a check that is late looks only once the sockets were read: a process that was stopped, or too
+ * busy to check, does not blame its peers for that time.
  *
  * @param ping a longer interval. A dead link is found after 2.25 to 2.5 times this long. The other side may send its PINGs sooner. It may send
  * them later only while the link carries nothing: bulk data could hide its answers
