@@ -1,4 +1,4 @@
-import { LruMap, onceClosed } from '@isthmus/runtime';
+import { LruMap } from '@isthmus/runtime';
 import {
   type AttemptKind,
   type AttemptRecord,
@@ -16,6 +16,7 @@ import {
   enterSpan,
   type Observation,
   deadlines as ofThisProcess,
+  onceLeft,
   Silence,
 } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
@@ -268,7 +269,7 @@ class Attempts implements Due {
     };
     const answered = (established: Established) => {
       try {
-        whenLeft(established, release);
+        onceLeft(established.end, release);
         this.#lives(attempt);
         running.delete(attempt);
         this.#succeed(attempt, established);
@@ -380,12 +381,6 @@ class Attempts implements Due {
       cause: last,
     });
   }
-}
-
-/** Calls back once the tunnel has left the session that it began on. */
-function whenLeft({ end, resumption }: Established, left: () => void): void {
-  if (resumption) resumption.end.whenLeft(left);
-  else onceClosed(end.stream, left);
 }
 
 function quarantineText([agentId, other]: readonly string[]): string {

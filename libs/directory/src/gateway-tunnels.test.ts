@@ -53,8 +53,8 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
       const whenLeft = (then: () => void) => {
         left = then;
       };
-      const resumption = { ticket: TICKET, end: { carrier: taken, whenLeft } };
-      return { ...answer, hubId, sessionId: dial.session ?? '', resumption };
+      const resumption = { ticket: TICKET, end: { carrier: taken } };
+      return { ...answer, end: { ...answer.end, whenLeft }, hubId, sessionId: dial.session ?? '', resumption };
     },
     async attach({ session, claim, halfAtPeer, ...named }) {
       attaches.push({ session, claim, halfAtPeer, ...named });

@@ -139,6 +139,15 @@ export class Queue<T> {
     return this.#items[this.#taken];
   }
 
+  get last(): T | undefined {
+    return this.#items.at(-1);
+  }
+
+  /** Replaces it. */
+  set last(item: T) {
+    this.#items[this.#items.length - 1] = item;
+  }
+
   push(item: T): void {
     this.#items.push(item);
   }

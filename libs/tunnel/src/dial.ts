@@ -1,8 +1,9 @@
 import type { Duplex } from 'node:stream';
+import { onceClosed } from '@isthmus/runtime';
 import type { Deadlines, Due } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { Destination, DialPolicy } from './destination.ts';
-import { DialError, type DialErrorCode, type DialTiming } from './errors.ts';
+import { type CutBy, DialError, type DialErrorCode, type DialTiming, type PlaneEnded } from './errors.ts';
 import type { ByteMeter } from './limits/byte-meter.ts';
 import type { AnyPrincipal } from './names.ts';
 import type { AttachAnswer, AttachClaim, Carrier, ResumeOffer, Resumption } from './resume/carrier.ts';
@@ -73,12 +74,6 @@ export function callerName({ caller, callerName: name = '' }: Pick<DialRequest, 
   return principal.role === 'caller' ? principal.name : '';
 }
 
-/** A stream that carries marks beside its bytes (docs/RESUME.md). */
-export interface MarkStream {
-  mark(payload: Uint8Array): void;
-  onMarks(marks: (payload: Uint8Array) => void): void;
-}
-
 /** A gateway's tunnel to an agent that can resume it; live. */
 export interface ResumableTunnel {
   readonly dial: Pick<DialRequest, 'id' | 'tenant' | 'destination'>;
@@ -91,6 +86,63 @@ export interface ResumableTunnel {
   readonly moves: number;
   /** Bytes that its agent has not acknowledged. */
   readonly kept: number;
+}
+
+/** A side of a tunnel, as seen from the plane. */
+export type TunnelSide = 'caller' | 'destination';
+
+/**
+ * How a tunnel ended. `firstCause` alone decides between two causes.
+ * - `closed`: a side ended it, in order.
+ * - `failed`: a side failed or went away, or something failed after a side had ended in order. Where a carrier is only passed on, its loss is
+ *   the caller's failure, because the caller's half replaces it.
+ * - `cut`: neither side ended it.
+ */
+export type TunnelOutcome =
+  | { readonly how: 'closed'; readonly by: TunnelSide; readonly error?: undefined }
+  | { readonly how: 'failed'; readonly by: TunnelSide; readonly error: Error }
+  | { readonly how: 'cut'; readonly by: CutBy; readonly error: PlaneEnded };
+
+/** What joins a tunnel's two ends. Its counts are live. */
+export interface Joint {
+  /** Bytes from caller to destination. */
+  readonly up: number;
+  /** Bytes from destination to caller. */
+  readonly down: number;
+  /** The side that has ended while the other has not. */
+  readonly halfClosed: TunnelSide | undefined;
+  /** Bytes that wait in the writers of both directions. */
+  readonly queued: number;
+  /** See `idleFor`. */
+  readonly idleMs: number;
+  /** Whether both halves of the tunnel are elsewhere. They may go on without this carrier, and the caller's half says what becomes of it. */
+  readonly passesOn: boolean;
+  /**
+   * Ends an idle tunnel in order: the destination hears that nothing more comes, and once it has ended too, the caller. A request that comes
+   * meanwhile cannot reach the destination any more, so it cuts the tunnel.
+   * @param by what ends it, and then cuts it
+   */
+  endIdle(by: CutBy): void;
+  /**
+   * Cuts both sides at once; what is queued is lost. Every other part of the plane that carries the tunnel hears that the plane did so.
+   * @param reason a PlaneEnded, if it is known what cuts it
+   */
+  abort(reason: Error): void;
+}
+
+export interface JointOptions {
+  /** Called once, when both sides have closed, and not before the constructor has returned. */
+  readonly ended?: (outcome: TunnelOutcome) => void;
+  /** Called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read. */
+  readonly written?: ((ms: number) => void) | undefined;
+  /** Called when our own code threw, which ends the tunnel. */
+  readonly fault?: (error: Error) => void;
+  /** Decides when each side may be read on. Default: when the other side takes more. */
+  readonly meter?: ByteMeter | undefined;
+  /** Called when the meter ends the tunnel, because its reader has stalled. */
+  readonly stalled?: () => void;
+  /** How long it may be silent once a side has half-closed, in milliseconds. */
+  readonly halfClosedMs?: number | undefined;
 }
 
 /** One side of a tunnel: bytes in both directions with back-pressure; `stream.end()` is the half-close. */
@@ -107,8 +159,10 @@ export interface TunnelEnd {
     /** Grows with each byte that arrives at the tunnel's far end. */
     readonly progress: number;
   };
-  /** Set if the tunnel's half is behind this end: what lies between the two halves passes on their marks. */
-  readonly marks?: MarkStream;
+  /** Calls back once this end has closed, or its stream carries a half. Unset: once its stream has closed. */
+  readonly whenLeft?: (left: () => void) => void;
+  /** Joins this caller's end with a destination's without a Duplex between them. Undefined if the two are not of one kind. */
+  readonly join?: (destination: TunnelEnd, options: JointOptions) => Joint | undefined;
   /**
    * Calls back once what was written has reached the tunnel's far end, as far as this end can know. Unset: once it was written.
    * @param silentMs how long ago the last of it was written, in milliseconds
@@ -119,6 +173,12 @@ export interface TunnelEnd {
    * one. Safe to call more than once, never throws, never waits.
    */
   abort(reason: Error): void;
+}
+
+/** Calls back once a tunnel has left an end: it has closed, or its stream carries a half. */
+export function onceLeft(end: TunnelEnd, left: () => void): void {
+  if (end.whenLeft) end.whenLeft(left);
+  else onceClosed(end.stream, left);
 }
 
 /** A dial that succeeded. A link makes one; a stage that adds or replaces something writes it into a field that is not readonly. */
@@ -134,7 +194,7 @@ export interface Established {
   meter?: ByteMeter;
   /**
    * Set if the tunnel may be resumed. The gateway takes its carrier, so no stage between its `resume` and the link may use `end.stream`; a hub
-   * passes on `end`, with its marks.
+   * passes on `end`.
    */
   resumption?: Resumption | undefined;
   /** Set at a gateway whose half `end` is. */
@@ -168,7 +228,7 @@ export interface AttachRequest
 export interface Attached extends Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId' | 'meter'> {
   /** From where both halves go on. */
   readonly answer: AttachAnswer;
-  /** Makes the stream of the answer a carrier, at the gateway. Call it once. A hub passes on `end` instead, with its marks. */
+  /** Makes the stream of the answer a carrier, at the gateway. Call it once. A hub passes on `end` instead. */
   readonly carrier: () => Carrier;
 }
 

@@ -1,8 +1,8 @@
 import { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
 import { TUNNEL } from './defaults.ts';
-import type { CallerProtocol, DialRequest, ResumableTunnel } from './dial.ts';
-import type { CutBy, DialError, DialTiming, PlaneEnded } from './errors.ts';
+import type { CallerProtocol, DialRequest, ResumableTunnel, TunnelOutcome, TunnelSide } from './dial.ts';
+import type { CutBy, DialError, DialTiming } from './errors.ts';
 import type { Principal } from './names.ts';
 import type { AgentIdentifiers } from './sessions.ts';
 
@@ -71,21 +71,6 @@ export interface TunnelInfo {
   /** See `Splice.idleMs`; live. */
   readonly idleMs?: number;
 }
-
-/** A side of a tunnel, as seen from the plane. */
-export type TunnelSide = 'caller' | 'destination';
-
-/**
- * How a tunnel ended. `Splice` alone decides it.
- * - `closed`: a side ended it, in order.
- * - `failed`: a side failed or went away, or something failed after a side had ended in order. Where a carrier is only passed on, its loss is
- *   the caller's failure, because the caller's half replaces it.
- * - `cut`: neither side ended it.
- */
-export type TunnelOutcome =
-  | { readonly how: 'closed'; readonly by: TunnelSide; readonly error?: undefined }
-  | { readonly how: 'failed'; readonly by: TunnelSide; readonly error: Error }
-  | { readonly how: 'cut'; readonly by: CutBy; readonly error: PlaneEnded };
 
 /** A tunnel that was cut at `isthmus hold`, as it tells a gateway. Its tenant and caller are those of hold's credential; the rest are claims. */
 export interface HoldCut {

@@ -1,5 +1,6 @@
 export type { Ask, Question } from './ask.ts';
 export { Deadlines, type Due, deadlines } from './deadlines.ts';
+export { TUNNEL } from './defaults.ts';
 export {
   type Destination,
   DIRECT_PROHIBITIONS,
@@ -30,12 +31,17 @@ export {
   dialLog,
   type Established,
   isRefusedDial,
+  type Joint,
+  type JointOptions,
   type NextHop,
+  onceLeft,
   pipeline,
   type ResumableTunnel,
   Silence,
   type Stage,
   type TunnelEnd,
+  type TunnelOutcome,
+  type TunnelSide,
 } from './dial.ts';
 export {
   asDialError,
@@ -67,13 +73,11 @@ export {
   type Role,
   type SessionInfo,
   type TunnelInfo,
-  type TunnelOutcome,
   type TunnelRole,
-  type TunnelSide,
   unlessProbed,
   upstreamReason,
 } from './events.ts';
-export { ByteMeter } from './limits/byte-meter.ts';
+export { ByteMeter, FlowGate } from './limits/byte-meter.ts';
 export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
 export { attachesInTurns, inTurns } from './limits/in-turns.ts';
 export { type DialUse, PerSecond, TokenBucket, type TokenRate } from './limits/limits.ts';
@@ -130,5 +134,5 @@ export {
   isNetwork,
   type ProcessName,
 } from './sessions.ts';
-export { Splice } from './splice.ts';
+export { firstCause, idleFor, Splice } from './splice.ts';
 export { type Carried, Tunnel, TunnelTable } from './tunnel.ts';

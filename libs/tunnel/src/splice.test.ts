@@ -5,7 +5,7 @@ import { Duplex } from 'node:stream';
 import { describe, it, type TestContext, test } from 'node:test';
 import type { TunnelEnd } from './dial.ts';
 import { PlaneEnded, SessionLost } from './errors.ts';
-import { Splice } from './splice.ts';
+import { AwaitedSplice } from './testing/index.ts';
 
 /** One side of a tunnel. The test decides what it sends, and reads what it received. */
 class Peer extends Duplex implements TunnelEnd {
@@ -58,7 +58,7 @@ class Peer extends Duplex implements TunnelEnd {
 function pair(options: { caller?: object; destination?: object } = {}) {
   const caller = new Peer(options.caller);
   const destination = new Peer(options.destination);
-  return { caller, destination, splice: new Splice(caller, destination) };
+  return { caller, destination, splice: new AwaitedSplice(caller, destination) };
 }
 
 /** Fails a side, and waits until it has closed. */
@@ -203,22 +203,6 @@ test('a cut by the plane waits for nothing', async () => {
   assert.equal(caller.aborted, lost);
 });
 
-test('a carrier that is passed on and lost is no cut, since both halves are elsewhere; all other ends by the plane are', async () => {
-  const passing = () => Object.assign(new Peer(), { marks: { mark() {}, onMarks() {} } });
-  const lost = new SessionLost('the link ended');
-  const reader = new PlaneEnded('the reader stalled', { by: 'limit' });
-  for (const [caller, destination, error, how, by] of [
-    [passing(), passing(), lost, 'failed', 'caller'],
-    [passing(), passing(), reader, 'cut', 'limit'],
-    [new Peer(), passing(), lost, 'cut', 'path'],
-  ] as const) {
-    const splice = new Splice(caller, destination);
-    splice.abort(error);
-    assert.deepEqual(await splice.done, { how, by, error });
-    assert.deepEqual([caller.aborted, destination.aborted], [error, error]);
-  }
-});
-
 test('a side that goes away after its end has lost nothing, so the other is not cut', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { caller, destination, splice } = pair();
@@ -266,7 +250,7 @@ test('a side that ended before the splice began ends the tunnel', async () => {
   const destination = new Peer();
   destination.destroy();
   await once(destination, 'close');
-  const { by } = await new Splice(caller, destination).done;
+  const { by } = await new AwaitedSplice(caller, destination).done;
   assert.equal(by, 'destination');
   assert.ok(caller.aborted);
 });
@@ -348,7 +332,7 @@ test('a socket whose peer has ended gets everything written before it is closed,
   const [socket] = (await accepted) as [Socket];
   const caller = { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
   const destination = new Peer();
-  const splice = new Splice(caller, destination);
+  const splice = new AwaitedSplice(caller, destination);
   const all: Buffer[] = [];
   client.on('data', (chunk: Buffer) => all.push(chunk));
   client.end('ask');

@@ -1,10 +1,9 @@
 import type { Duplex } from 'node:stream';
 import { endAfterPeer, type Guarded, guarding, memory, writerOf } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
-import type { MarkStream, TunnelEnd } from './dial.ts';
-import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled, SessionLost } from './errors.ts';
-import type { TunnelOutcome, TunnelSide } from './events.ts';
-import { type ByteMeter, FlowGate } from './limits/byte-meter.ts';
+import type { Joint, JointOptions, TunnelEnd, TunnelOutcome, TunnelSide } from './dial.ts';
+import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled } from './errors.ts';
+import { FlowGate } from './limits/byte-meter.ts';
 
 const NOTHING = new Uint8Array(0);
 
@@ -23,17 +22,32 @@ interface WatchedEnd {
   tookAt: number;
 }
 
-interface SpliceOptions {
-  /** Called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read. */
-  readonly written?: ((ms: number) => void) | undefined;
-  /** Called when our own code threw, which ends the tunnel. */
-  readonly fault?: (error: Error) => void;
-  /** Decides when each side may be read on. Default: when the other side takes more. */
-  readonly meter?: ByteMeter | undefined;
-  /** Called when the meter ends the tunnel, because its reader has stalled. */
-  readonly stalled?: () => void;
-  /** How long it may be silent once a side has half-closed, in milliseconds. */
-  readonly halfClosedMs?: number | undefined;
+/**
+ * Says how a tunnel ended, when something has ended it before: the first cause counts, except that a cut counts before the end of a caller that
+ * still waits for the destination's.
+ * @param answered whether the destination has ended
+ */
+export function firstCause(before: TunnelOutcome, outcome: TunnelOutcome, answered: boolean): TunnelOutcome {
+  if (before.how !== 'closed' || outcome.how === 'closed') return before;
+  if (outcome.how === 'cut' && before.by === 'caller' && !answered) return outcome;
+  return { how: 'failed', by: before.by, error: outcome.error };
+}
+
+/** What an idle tunnel has not done for a while. Times are milliseconds of `performance.now()`. */
+interface Flow {
+  readonly ended: boolean;
+  readonly readAt: number;
+}
+
+/**
+ * For how long a tunnel has been idle, in milliseconds: open in both directions, with nothing under way, and silent since it opened or since its
+ * destination's last answer. So are connections that a caller keeps for its next request. A request without an answer is under way.
+ * @param since when it opened, or last had no carrier
+ */
+export function idleFor(caller: Flow, destination: Flow, start: number, since = start): number {
+  if (caller.ended || destination.ended || caller.readAt > destination.readAt) return 0;
+  if (destination.readAt - Math.max(caller.readAt, start) > TUNNEL.answerMs) return 0;
+  return performance.now() - Math.max(caller.readAt, destination.readAt, since);
 }
 
 /**
@@ -43,11 +57,10 @@ interface SpliceOptions {
  * the plane aborts both at once. If a side without half-close (`halfOpen` false) ends, or one that has ended goes away, the other gets what
  * is queued and is then closed. Nothing is buffered here: a full writer pauses its reader.
  */
-export class Splice {
+export class Splice implements Joint {
+  readonly passesOn = false;
   /** Wraps each callback so that it never throws: an exception in our own code ends the tunnel, closed by the plane. */
   readonly guarded: Guarded;
-  readonly #done = Promise.withResolvers<TunnelOutcome>();
-  readonly done = this.#done.promise;
   readonly #start = performance.now();
   /** When a half last had no carrier, as far as anybody has asked. */
   #awayAt = 0;
@@ -55,16 +68,20 @@ export class Splice {
   readonly #destination: WatchedEnd;
   #outcome: TunnelOutcome | undefined;
   #cut = false;
+  #over = false;
   /** What ends it because it was idle. */
   #endsIdle: CutBy | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** Whether the timer restarts with each chunk. */
   #restarts = false;
   readonly #halfClosedMs: number;
+  readonly #ended: JointOptions['ended'];
+  readonly #gates: FlowGate[] = [];
 
-  constructor(caller: TunnelEnd, destination: TunnelEnd, options: SpliceOptions = {}) {
-    const { written, fault, halfClosedMs = TUNNEL.halfClosedMs } = options;
+  constructor(caller: TunnelEnd, destination: TunnelEnd, options: JointOptions = {}) {
+    const { written, fault, ended, halfClosedMs = TUNNEL.halfClosedMs } = options;
     this.#halfClosedMs = halfClosedMs;
+    this.#ended = ended;
     this.guarded = guarding((error) => {
       this.abort(error);
       fault?.(error);
@@ -76,10 +93,9 @@ export class Splice {
     this.#watch(this.#destination, this.#caller);
     this.#copy(this.#caller, this.#destination, undefined, this.#gate(caller, destination, options));
     this.#copy(this.#destination, this.#caller, written, this.#gate(destination, caller, options));
-    this.#passMarks(caller.marks, destination.marks);
   }
 
-  #gate(from: TunnelEnd, to: TunnelEnd, { meter, stalled }: SpliceOptions): FlowGate | undefined {
+  #gate(from: TunnelEnd, to: TunnelEnd, { meter, stalled }: JointOptions): FlowGate | undefined {
     if (!meter) return undefined;
     const end = (reason: ReaderStalled) => {
       if (!this.#cut) stalled?.();
@@ -87,62 +103,36 @@ export class Splice {
     };
     const detached = () => isDetached(to);
     const gate = new FlowGate(meter, { source: from.stream, sink: to.stream, detached, end, guarded: this.guarded });
-    void this.done.then(() => gate.close());
+    this.#gates.push(gate);
     return gate;
   }
 
-  /** Bytes from caller to destination. */
   get up(): number {
     return this.#caller.bytes;
   }
 
-  /** Bytes from destination to caller. */
   get down(): number {
     return this.#destination.bytes;
   }
 
-  /** Whether both halves of the tunnel are elsewhere. They may go on without this carrier, and the caller's half says what becomes of it. */
-  get passesOn(): boolean {
-    return this.#caller.end.marks !== undefined && this.#destination.end.marks !== undefined;
-  }
-
-  #passMarks(caller: MarkStream | undefined, destination: MarkStream | undefined): void {
-    if (!caller || !destination) return;
-    caller.onMarks(this.guarded((payload: Uint8Array) => destination.mark(payload)));
-    destination.onMarks(this.guarded((payload: Uint8Array) => caller.mark(payload)));
-  }
-
-  /** The side that has ended while the other has not. */
   get halfClosed(): TunnelSide | undefined {
     const [caller, destination] = [this.#caller, this.#destination];
     if (caller.ended === destination.ended) return undefined;
     return caller.ended ? 'caller' : 'destination';
   }
 
-  /** Bytes that wait in the writers of both directions. */
   get queued(): number {
     return this.#caller.end.stream.writableLength + this.#destination.end.stream.writableLength;
   }
 
-  /**
-   * For how long the tunnel has been idle, in milliseconds: open in both directions, with nothing under way, and silent since it opened or
-   * since its destination's last answer. So are connections that a caller keeps for its next request. A request without an answer is under
-   * way, and a half without a carrier hears nothing: the time begins anew once it has one.
-   */
+  /** See `idleFor`. A half without a carrier hears nothing: the time begins anew once it has one. */
   get idleMs(): number {
     const [caller, destination] = [this.#caller, this.#destination];
     if (isDetached(caller.end) || isDetached(destination.end)) this.#awayAt = performance.now();
-    if (caller.readAt > destination.readAt) return 0;
-    if (caller.ended || destination.ended || this.#endsIdle || this.#cut || this.queued > 0) return 0;
-    if (destination.readAt - Math.max(caller.readAt, this.#start) > TUNNEL.answerMs) return 0;
-    return performance.now() - Math.max(caller.readAt, destination.readAt, this.#start, this.#awayAt);
+    if (this.#endsIdle || this.#cut || this.queued > 0) return 0;
+    return idleFor(caller, destination, this.#start, Math.max(this.#start, this.#awayAt));
   }
 
-  /**
-   * Ends an idle tunnel in order: the destination hears that nothing more comes, and once it has ended too, the caller. A request that comes
-   * meanwhile cannot reach the destination any more, so it cuts the tunnel.
-   * @param by what ends it, and then cuts it
-   */
   endIdle(by: CutBy): void {
     const destination = this.#destination;
     this.#endsIdle = by;
@@ -157,28 +147,15 @@ export class Splice {
     this.#restart(TUNNEL.goodbyeMs, late);
   }
 
-  /**
-   * Cuts both sides at once; what is queued is lost. Every other part of the plane that carries the tunnel hears that the plane did so.
-   * @param reason a PlaneEnded, if it is known what cuts it
-   */
   abort(reason: Error): void {
     const cut = planeEnded(reason);
     this.#cut = true;
-    const passedOn = this.passesOn && cut instanceof SessionLost;
-    this.#settle(passedOn ? { how: 'failed', by: 'caller', error: cut } : { how: 'cut', by: cut.by, error: cut });
+    this.#settle({ how: 'cut', by: cut.by, error: cut });
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
   }
 
-  /**
-   * The only place that says how a tunnel ended. The first cause counts, except that a cut counts before the end of a caller that still
-   * waits for the destination's.
-   */
   #settle(outcome: TunnelOutcome): void {
-    const before = this.#outcome;
-    if (before === undefined) this.#outcome = outcome;
-    else if (before.how !== 'closed' || outcome.how === 'closed') return;
-    else if (outcome.how === 'cut' && before.by === 'caller' && !this.#destination.ended) this.#outcome = outcome;
-    else this.#outcome = { how: 'failed', by: before.by, error: outcome.error };
+    this.#outcome = this.#outcome ? firstCause(this.#outcome, outcome, this.#destination.ended) : outcome;
   }
 
   #copy(from: WatchedEnd, to: WatchedEnd, written?: (ms: number) => void, gate?: FlowGate): void {
@@ -246,8 +223,12 @@ export class Splice {
       if (orderly && !this.#cut) this.#awaitClose(other.end.stream);
       return;
     }
+    // Where the other side closes as soon as it is cut, it was the last one.
+    if (this.#over) return;
+    this.#over = true;
     clearTimeout(this.#timer);
-    this.#done.resolve(this.#outcome ?? { how: 'closed', by: side });
+    for (const gate of this.#gates) gate.close();
+    this.#ended?.(this.#outcome ?? { how: 'closed', by: side });
   }
 
   /** A side failed, or was cut by the plane behind it. */

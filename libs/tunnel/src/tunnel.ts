@@ -1,7 +1,7 @@
 import { RandomSet } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
-import type { DialRequest, Established, ResumableTunnel, TunnelEnd } from './dial.ts';
-import type { PlaneEvents, TunnelInfo, TunnelOutcome, TunnelRole } from './events.ts';
+import type { DialRequest, Established, Joint, ResumableTunnel, TunnelEnd, TunnelOutcome } from './dial.ts';
+import type { PlaneEvents, TunnelInfo, TunnelRole } from './events.ts';
 import { Splice } from './splice.ts';
 
 /** What a tunnel needs of the answer to its dial or attach. */
@@ -14,11 +14,13 @@ export class Tunnel implements TunnelInfo {
   readonly agentId: string;
   readonly resumable: ResumableTunnel | undefined;
   readonly since = Date.now();
-  readonly done: Promise<TunnelOutcome>;
   /** Where it began. */
   readonly #sessionId: string;
   readonly #hubId: string;
-  readonly #splice: Splice;
+  readonly #joint: Joint;
+  #outcome: TunnelOutcome | undefined;
+  /** Made when somebody waits for it. */
+  #done: PromiseWithResolvers<TunnelOutcome> | undefined;
 
   /**
    * @param dial the dial or attach that was answered
@@ -45,19 +47,28 @@ export class Tunnel implements TunnelInfo {
       if (silent) events.emit('tunnel:first-byte', this, performance.now() - start);
       silent = false;
     };
-    this.#splice = new Splice(caller, established.end, {
+    const options = {
       written: role === 'gateway' ? passed : undefined,
-      fault: (error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error),
+      fault: (error: Error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error),
       meter: established.meter,
       stalled: () => void events.emit('tunnel:stalled', role === 'api-server' ? 'hub' : role),
       halfClosedMs,
-    });
-    const { guarded } = this.#splice;
-    guarded(() => events.emit('tunnel:open', this))();
-    this.done = this.#splice.done.then((outcome) => {
-      guarded(() => events.emit('tunnel:close', this, outcome, performance.now() - start))();
-      return outcome;
-    });
+      ended: (outcome: TunnelOutcome) => {
+        this.#outcome = outcome;
+        events.emit('tunnel:close', this, outcome, performance.now() - start);
+        this.#done?.resolve(outcome);
+      },
+    };
+    const { end } = established;
+    this.#joint = caller.join?.(end, options) ?? new Splice(caller, end, options);
+    events.emit('tunnel:open', this);
+  }
+
+  /** Resolves when it has ended. */
+  get done(): Promise<TunnelOutcome> {
+    if (this.#outcome) return Promise.resolve(this.#outcome);
+    this.#done ??= Promise.withResolvers();
+    return this.#done.promise;
   }
 
   get sessionId(): string {
@@ -69,39 +80,39 @@ export class Tunnel implements TunnelInfo {
   }
 
   get up(): number {
-    return this.#splice.up;
+    return this.#joint.up;
   }
 
   get down(): number {
-    return this.#splice.down;
+    return this.#joint.down;
   }
 
   get halfClosed(): TunnelInfo['halfClosed'] {
-    return this.#splice.halfClosed;
+    return this.#joint.halfClosed;
   }
 
-  /** See `Splice.passesOn`. */
+  /** See `Joint.passesOn`. */
   get passesOn(): boolean {
-    return this.#splice.passesOn;
+    return this.#joint.passesOn;
   }
 
   get queued(): number {
-    return this.#splice.queued;
+    return this.#joint.queued;
   }
 
-  /** See `Splice.idleMs`. */
+  /** See `Joint.idleMs`. */
   get idleMs(): number {
-    return this.#splice.idleMs;
+    return this.#joint.idleMs;
   }
 
-  /** See `Splice.endIdle`. */
+  /** See `Joint.endIdle`. */
   endIdle(): void {
-    this.#splice.endIdle(this.role === 'gateway' || this.role === 'agent' ? this.role : 'path');
+    this.#joint.endIdle(this.role === 'gateway' || this.role === 'agent' ? this.role : 'path');
   }
 
-  /** See `Splice.abort`. */
+  /** See `Joint.abort`. */
   abort(reason: Error): void {
-    this.#splice.abort(reason);
+    this.#joint.abort(reason);
   }
 }
 

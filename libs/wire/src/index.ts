@@ -9,7 +9,7 @@ export {
 export { MessageReader, PREFIX, writePrefix } from './grpc/messages.ts';
 export { Metadata, readTimeout, StatusError, type StatusName, statusFields } from './grpc/status.ts';
 export { Connection, greeting } from './http2/connection.ts';
-export { DuplexStream, PendingStream } from './http2/duplex.ts';
+export { DuplexStream, failureOf, PendingStream } from './http2/duplex.ts';
 export { Allowance, FloodGuard } from './http2/floods.ts';
 export {
   ConnectionError,

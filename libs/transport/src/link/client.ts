@@ -42,15 +42,8 @@ import {
   readUnderWay,
   requestHead,
 } from './head.ts';
-import {
-  asDuplex,
-  type CarrierLink,
-  cutStreams,
-  endOfStream,
-  http2Link,
-  ResumableEnd,
-  WAY_LOST,
-} from './tunnel-end.ts';
+import { type CarrierLink, cutStreams, WAY_LOST } from './resets.ts';
+import { asDuplex, http2Link, StreamEnd } from './tunnel-end.ts';
 
 /** A side that answers no questions. */
 async function* nothing(): AsyncIterable<never> {}
@@ -282,11 +275,10 @@ export class LinkClient implements NextHopConnection {
 
   #established(answer: Answer, sessionId: string, unanswered: PendingStream): Established {
     const { agentId, hubId, agentPrincipal, timing, ticket } = answer;
-    const resumable = ticket && new ResumableEnd(unanswered, this.#carriers, this.#halfAtPeer);
-    const end = resumable ?? endOfStream(this.#duplex(unanswered), this.#carriers);
+    const end = new StreamEnd(unanswered, this.#carriers, ticket && { atPeer: this.#halfAtPeer });
     const established: Established = { end, agentId, sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
-    if (resumable) established.resumption = { ticket, end: resumable };
+    if (ticket) established.resumption = { ticket, end };
     return established;
   }
 
@@ -294,7 +286,7 @@ export class LinkClient implements NextHopConnection {
     return this.#ask(request, attachHead(request), {
       read: (head, unanswered) => {
         const answer = readAttachedAnswer(head);
-        const end = new ResumableEnd(unanswered, this.#carriers, this.#halfAtPeer);
+        const end = new StreamEnd(unanswered, this.#carriers, { atPeer: this.#halfAtPeer });
         return { ...answer, end, carrier: () => end.carrier() };
       },
       acknowledged: undefined,

@@ -48,16 +48,8 @@ import {
   type ServedAttach,
   underWayHead,
 } from './head.ts';
-import {
-  asDuplex,
-  type CarrierLink,
-  cutStreams,
-  endOfStream,
-  http2Link,
-  type LinkLimits,
-  ResumableEnd,
-  StreamCarrier,
-} from './tunnel-end.ts';
+import { type CarrierLink, cutStreams } from './resets.ts';
+import { asDuplex, http2Link, type LinkLimits, StreamCarrier, StreamEnd } from './tunnel-end.ts';
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
@@ -136,9 +128,7 @@ class ServedDials {
     if (!resumeOffer || !tunnels) {
       const ticket = established.resumption?.ticket;
       pending.stream.answer(encodeHead(answerHead(established, ticket)));
-      return ticket
-        ? new ResumableEnd(pending, carriers, halfAtPeer)
-        : endOfStream(asDuplex(pending, carriers.closed), carriers);
+      return new StreamEnd(pending, carriers, ticket && { atPeer: halfAtPeer });
     }
     if (halfAtPeer) this.#link.toldOfGateway(resumeOffer.gatewayInstance);
     return tunnels.begin(request, (ticket) => {
@@ -163,7 +153,7 @@ class ServedDials {
       accept: (attached) => {
         if (stream.closed) return undefined;
         stream.answer(encodeHead(attachedHead(attached)));
-        return new ResumableEnd(unanswered.pending, this.#link.carriers, halfAtPeer);
+        return new StreamEnd(unanswered.pending, this.#link.carriers, { atPeer: halfAtPeer });
       },
       refuse: (error) => this.#refuse(unanswered, error),
     };

@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
-import { onceClosed } from '@isthmus/runtime';
 import {
   type Carrier,
   type CarrierUser,
-  CUT_BY,
   type CutBy,
   HungUp,
+  type Joint,
+  type JointOptions,
   LinkReset,
   type Mark,
   PlaneEnded,
@@ -16,148 +16,106 @@ import {
   codeName,
   type DuplexStream,
   ErrorCode,
+  failureOf,
   Http2Link,
   type Http2LinkOptions,
   type Http2Stream,
   type PendingStream,
-  StreamError,
   type StreamHandler,
 } from '@isthmus/wire';
 import { TENANT_FIELD } from './head.ts';
+import { Relay, type RelayedEnd } from './relay.ts';
+import { type CarrierLink, codeOfLoss, endingCode, explained, meaningOf, ownLoss, WAY_LOST } from './resets.ts';
 
-/** Code of a reset that says: the plane cut this tunnel, and not its caller or destination. What cut it is not known, or was the path. */
-const BY_PLANE = ErrorCode.INTERNAL_ERROR;
-
-/** The same, and what cut it: this code and the next ones stand for the entries of CUT_BY. */
-const CUT = 0x49_53_01_00;
-
-/**
- * Code of a reset that says: the way to the tunnel's other end is lost, and nobody has ended the tunnel. It and the next two are our own
- * codes, for tunnels that can be resumed, so both sides know them (RFC 9113 section 7).
- */
-export const WAY_LOST = 0x49_53_00_01;
-/** The same, because the other end's process closed its connection. */
-const HUNG_UP = 0x49_53_00_02;
-/** The same, because the other end's connection was reset. */
-const RESET = 0x49_53_00_03;
-
-/** The code of a reset that ends a tunnel for both its ends. */
-function endingCode(reason: Error): number {
-  if (!(reason instanceof PlaneEnded)) return ErrorCode.CANCEL;
-  return reason.by === 'path' ? BY_PLANE : CUT + CUT_BY.indexOf(reason.by);
-}
-
-/** Ends the tunnels of a link, also those that could be resumed elsewhere. */
-export function cutStreams(streams: Iterable<Http2Stream>, cut: PlaneEnded): void {
-  for (const stream of [...streams]) stream.reset(endingCode(cut), cut);
-}
-
-/** Returns what a reset says of its tunnel: that its way is lost, or that the plane cut it. Undefined for all other codes. */
-function meaningOf(code: number | undefined, { peer, far }: CarrierLink, cause?: Error): PlaneEnded | undefined {
-  const lost = `${peer} has lost the other end of the tunnel`;
-  if (code === WAY_LOST) return new SessionLost(lost, { cause });
-  if (code === HUNG_UP)
-    return new HungUp(`${lost}: it hung up`, { by: far === 'destination' ? 'agent' : 'gateway', cause });
-  if (code === RESET) return new LinkReset(`${lost}: it was reset`, { cause });
-  const by = code === BY_PLANE ? 'path' : CUT_BY[(code ?? 0) - CUT];
-  return by && new PlaneEnded(`${peer} ended the tunnel: its log says why`, { by, cause });
-}
-
-/** What the failure of a stream means for its tunnel. */
-function explained(failure: Error, link: CarrierLink): Error {
-  const code = failure instanceof StreamError ? failure.code : undefined;
-  return meaningOf(code, link, failure) ?? failure;
+/** The half of a tunnel behind its end on a link. */
+interface HalfBehind {
+  /** Whether it is in the process at the other side of the link, and not behind a hub or gateway. */
+  readonly atPeer: boolean;
 }
 
 /** Makes a stream without a half a Duplex. @param closed called once it is over, and its last byte was read */
 export function asDuplex(pending: PendingStream, closed: (stream: Http2Stream) => void): DuplexStream {
   const { stream } = pending;
   const duplex = pending.asDuplex();
-  // The splice has its own listener. This one serves before and after it.
+  // Who joins it to another has its own listener. This one serves before and after it.
   return duplex.on('error', ignore).on('close', () => closed(stream));
 }
 
 function ignore(): void {}
 
-/** A tunnel's end on a link, of a tunnel that ends with what carries it. */
-export function endOfStream(stream: DuplexStream, link: CarrierLink): TunnelEnd {
-  return {
-    stream,
-    halfOpen: true,
-    abort: (reason) => stream.close(endingCode(reason)),
-    explain: (failure) => explained(failure, link),
-  };
-}
-
 /**
- * The end on a link of a tunnel that its two ends can resume. It is used in one of two ways: by a hub, which passes on bytes and marks, or
- * by the tunnel's own end, as a carrier.
+ * A tunnel's end on a link. It is used in one of three ways: joined with another one, as a hub does (`Relay`); as a Duplex, if the other end is no
+ * stream of a link; or by the tunnel's own half, as a carrier.
  */
-export class ResumableEnd implements TunnelEnd {
+export class StreamEnd implements TunnelEnd, RelayedEnd {
   readonly halfOpen = true;
-  readonly #pending: PendingStream;
+  readonly pending: PendingStream;
   readonly #link: CarrierLink;
-  readonly #halfAtPeer: boolean;
+  readonly #half: HalfBehind | undefined;
   #duplex: DuplexStream | undefined;
-  #left: (() => void) | undefined;
+  #leaving: (() => void)[] = [];
+  #hasLeft = false;
 
-  /** @param halfAtPeer see `StreamCarrier` */
-  constructor(pending: PendingStream, link: CarrierLink, halfAtPeer: boolean) {
-    this.#pending = pending;
+  /** @param half unset for a tunnel that ends with what carries it */
+  constructor(pending: PendingStream, link: CarrierLink, half?: HalfBehind) {
+    this.pending = pending;
     this.#link = link;
-    this.#halfAtPeer = halfAtPeer;
+    this.#half = half;
   }
 
   get stream(): DuplexStream {
-    return this.#duplex ?? this.#takeAsDuplex();
+    this.#duplex ??= asDuplex(this.pending, () => this.over());
+    return this.#duplex;
   }
 
-  get marks(): DuplexStream {
-    return this.stream;
+  get resumable(): boolean {
+    return this.#half !== undefined;
   }
 
-  /** From now on it is a hub's, and no carrier any more. */
-  #takeAsDuplex(): DuplexStream {
-    const duplex = asDuplex(this.#pending, this.#link.closed);
-    if (this.#left) duplex.on('close', this.#left);
-    this.#duplex = duplex;
-    return duplex;
+  join(destination: TunnelEnd, options: JointOptions): Joint | undefined {
+    const streams = destination instanceof StreamEnd && !this.#duplex && !destination.#duplex;
+    return streams ? new Relay(this, destination, options) : undefined;
   }
 
   whenLeft(left: () => void): void {
-    this.#left = left;
-    if (this.#duplex) onceClosed(this.#duplex, left);
+    if (this.#hasLeft) left();
+    else this.#leaving.push(left);
   }
 
   abort(reason: Error): void {
-    const lost = reason instanceof SessionLost && codeOfLoss(reason);
-    this.stream.close(lost || endingCode(reason));
+    this.stream.close(this.codeOf(reason));
   }
 
   explain(failure: Error): Error {
-    return ownLoss(failure, this.#halfAtPeer) ?? explained(failure, this.#link);
+    const lost = this.#half && ownLoss(failure, this.#half.atPeer);
+    return lost ?? explained(failure, this.#link);
+  }
+
+  codeOf(reason: Error): number {
+    return this.#half && reason instanceof SessionLost ? codeOfLoss(reason) : endingCode(reason);
+  }
+
+  meaningOf(code: number, lost: Error | undefined): Error | undefined {
+    const failure = lost ?? failureOf(code);
+    return failure && this.explain(failure);
+  }
+
+  over(): void {
+    this.#link.closed(this.pending.stream);
+    this.#leave();
+  }
+
+  #leave(): void {
+    this.#hasLeft = true;
+    for (const left of this.#leaving.splice(0)) left();
   }
 
   /** Takes the stream over as a carrier. From now on the half owns it. @throws Error if it was taken as a Duplex */
   carrier(): StreamCarrier {
     if (this.#duplex) throw new Error('the stream is taken: nothing before the half of a tunnel may use end.stream');
-    this.#left?.();
-    return new StreamCarrier(this.#pending, this.#link, this.#halfAtPeer);
+    this.#leave();
+    return new StreamCarrier(this.pending, this.#link, this.#half?.atPeer ?? false);
   }
-}
-
-/**
- * Returns what the loss of a link means for the tunnel if its other end is not at the other side: how a process between the two was lost says
- * nothing about it. Undefined for all other failures.
- */
-function ownLoss(failure: Error, halfAtPeer: boolean): SessionLost | undefined {
-  const lost = failure instanceof HungUp || failure instanceof LinkReset;
-  return lost && !halfAtPeer ? new SessionLost(failure.message, { cause: failure }) : undefined;
-}
-
-function codeOfLoss(reason: SessionLost): number {
-  if (reason instanceof HungUp) return HUNG_UP;
-  return reason instanceof LinkReset ? RESET : WAY_LOST;
 }
 
 /** The payload of a mark's frame: a byte that says which positions follow `taken`, then `taken` and each of them in 6 bytes. */
@@ -187,16 +145,6 @@ export function readMark(bytes: Buffer): Mark | undefined {
 
 function lengthOf(has: number): number {
   return 1 + POSITION_BYTES * (1 + (has & HAS_FINAL ? 1 : 0) + (has & HAS_ASK ? 1 : 0));
-}
-
-/** What the carriers on a link need of it. */
-export interface CarrierLink {
-  /** What is at the other side, for error texts. */
-  readonly peer: string;
-  /** What is at the other ends of the tunnels. */
-  readonly far: 'caller' | 'destination';
-  /** Called once no further frame of a stream arrives or leaves. */
-  readonly closed: (stream: Http2Stream) => void;
 }
 
 /** A stream of a link as the carrier of a tunnel that can be resumed. */

@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream';
 import { type Guarded, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import { ReaderStalled } from '../errors.ts';
@@ -7,8 +6,8 @@ import type { DialLimits } from './table.ts';
 
 /** One direction of a tunnel. */
 interface MeteredFlow {
-  readonly source: Duplex;
-  readonly sink: Duplex;
+  readonly source: { pause(): void; resume(): void };
+  readonly sink: { readonly writableLength: number };
   /** Whether the sink has lost its way to the reader, and waits for another. */
   readonly detached: () => boolean;
   /** Ends the tunnel, because its reader has stalled. */
@@ -162,7 +161,7 @@ export class FlowGate {
     this.#paused = false;
     this.#meter.unpause(this);
     // Otherwise `drained` resumes it.
-    if (this.#queued === 0) this.#flow.guarded(() => void this.#flow.source.resume())();
+    if (this.#queued === 0) this.#flow.guarded(() => this.#flow.source.resume())();
   }
 
   /** Returns at how many checks in a row the reader had taken nothing. @param over whether the tenant's queue is full */

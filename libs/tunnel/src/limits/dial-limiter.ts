@@ -1,6 +1,6 @@
-import { descriptors, memory, onceClosed, systemClock } from '@isthmus/runtime';
+import { descriptors, memory, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
-import type { Attach, Dial, DialRequest, Established, Stage } from '../dial.ts';
+import { type Attach, type Dial, type DialRequest, type Established, onceLeft, type Stage } from '../dial.ts';
 import { DialError } from '../errors.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialUse, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
@@ -202,7 +202,7 @@ class TenantLimiter implements DialUse {
     if (!this.#limited) return;
     established.meter = this.meter;
     this.tunnels++;
-    onceClosed(established.end.stream, () => this.tunnels--);
+    onceLeft(established.end, () => this.tunnels--);
   }
 }
 

@@ -5,8 +5,7 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Established } from '../dial.ts';
-import { Splice } from '../splice.ts';
-import { request } from '../testing/index.ts';
+import { AwaitedSplice, request } from '../testing/index.ts';
 import { DialLimiter } from './dial-limiter.ts';
 import { inTurns } from './in-turns.ts';
 import { UNLIMITED } from './limits.ts';
@@ -49,7 +48,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
 }, async () => {
   setFlagsFromString('--expose-gc');
   const gc: () => void = runInNewContext('gc');
-  const splices: Splice[] = [];
+  const splices: AwaitedSplice[] = [];
   const stalls = { now: true };
   const establish = (): Established => {
     const stream = new Stalled();
@@ -65,7 +64,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
       const { end, meter } = await limited({ ...request, tenant: 'acme' });
       const caller = new Stalled();
       const callerEnd = { stream: caller, halfOpen: true, abort: () => void caller.destroy() };
-      splices.push(new Splice(callerEnd, end, { meter }));
+      splices.push(new AwaitedSplice(callerEnd, end, { meter }));
     } catch (error) {
       const { limit = 'none' } = error as { limit?: string };
       refused.set(limit, (refused.get(limit) ?? 0) + 1);

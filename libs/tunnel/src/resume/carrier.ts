@@ -132,7 +132,5 @@ export interface Resumption {
   readonly end: {
     /** Makes the stream of the answer a carrier. Call it once, and leave the answer's `end` alone from then on. */
     carrier(): Carrier;
-    /** Calls back once the answer's stream is over, or has become a carrier. */
-    whenLeft(left: () => void): void;
   };
 }

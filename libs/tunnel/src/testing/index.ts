@@ -1,8 +1,9 @@
 import { PassThrough } from 'node:stream';
-import type { DialRequest, Established } from '../dial.ts';
+import type { DialRequest, Established, JointOptions, TunnelEnd, TunnelOutcome } from '../dial.ts';
 import { planeEvents } from '../events.ts';
 import { noTracer, type Observation } from '../observe.ts';
 import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
+import { Splice } from '../splice.ts';
 
 export const request: DialRequest = {
   id: '00000000000000aa',
@@ -24,6 +25,17 @@ export function established(): Established {
 }
 
 export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
+
+/** A splice whose end can be awaited. */
+export class AwaitedSplice extends Splice {
+  readonly done: Promise<TunnelOutcome>;
+
+  constructor(caller: TunnelEnd, destination: TunnelEnd, options: JointOptions = {}) {
+    const { promise, resolve } = Promise.withResolvers<TunnelOutcome>();
+    super(caller, destination, { ...options, ended: resolve });
+    this.done = promise;
+  }
+}
 
 /** A carrier that notes what it is told. */
 export class RecordingCarrier implements Carrier {

@@ -14,9 +14,6 @@ const EVENTS = { informational: 'headers', response: 'response', trailers: 'trai
  */
 export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
   readonly #stream: Http2Stream;
-  /** The last mark, until somebody reads marks. */
-  #mark: Buffer | undefined;
-  #marks: ((payload: Uint8Array) => void) | undefined;
 
   constructor(stream: Http2Stream) {
     super();
@@ -53,19 +50,6 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
     this.#stream.headers(encodeHead(head));
   }
 
-  /** Sends a mark, which may overtake bytes. */
-  mark(payload: Uint8Array): void {
-    this.#stream.mark(payload);
-  }
-
-  /** Passes marks on, beginning with the last one that came. */
-  onMarks(marks: (payload: Uint8Array) => void): void {
-    this.#marks = marks;
-    const last = this.#mark;
-    this.#mark = undefined;
-    if (last) marks(last);
-  }
-
   /** Ends both directions at once: nothing more is sent, unread bytes are lost, and the other side gets a reset unless it has ended. */
   close(code: number = ErrorCode.CANCEL): void {
     if (this.destroyed) return;
@@ -83,12 +67,6 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
     this.received(bytes);
   }
 
-  onMark(payload: Buffer): void {
-    if (this.#marks) this.#marks(payload);
-    // A copy, because the payload is valid only now. The last one is enough: a later mark says all that an earlier one did.
-    else this.#mark = Buffer.from(payload);
-  }
-
   onEnd(): void {
     this.push(null);
   }
@@ -103,7 +81,7 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
     if (reason || code !== ErrorCode.NO_ERROR || !this.#stream.complete) {
       // What arrived before the other side abandoned the stream can still be read.
       if (!reason && code === ErrorCode.CANCEL && this.unread > 0) this.#abandoned();
-      else this.destroy(reason ?? failure(code));
+      else this.destroy(reason ?? failureOf(code));
       return;
     }
     // The whole response has arrived, and the other side wants no more of the request (section 8.1). The response can still be read.
@@ -148,8 +126,8 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
   }
 }
 
-/** CANCEL is the normal way to abandon a stream. Its reader sees that the stream closed without an end. */
-function failure(code: number): StreamError | undefined {
+/** The failure that a reset is. CANCEL is the normal way to abandon a stream: its reader sees that the stream closed without an end. */
+export function failureOf(code: number): StreamError | undefined {
   if (code === ErrorCode.NO_ERROR || code === ErrorCode.CANCEL) return undefined;
   return new StreamError(code, `stream was reset with ${codeName(code)}`);
 }

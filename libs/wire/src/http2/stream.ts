@@ -1,4 +1,4 @@
-import { type Guarded, Queue } from '@isthmus/runtime';
+import { type Guarded, Packing, Queue } from '@isthmus/runtime';
 import type { Config } from '../defaults.ts';
 import { MarkAllowance } from './floods.ts';
 import {
@@ -28,6 +28,8 @@ export interface StreamHandler {
   onMark?(payload: Buffer): void;
   /** The other side sends nothing more. */
   onEnd(): void;
+  /** So many of the written bytes have left. */
+  onSent?(bytes: number): void;
   /** Everything written has left, including the end if there is one. */
   onWritable(): void;
   /**
@@ -43,6 +45,8 @@ export class SendQueue extends Queue<Buffer> {
   /** Bytes of the first piece that have been sent. */
   #offset = 0;
   #length = 0;
+  /** Of the pieces behind the first one, which wait for longer. */
+  #packing: Packing | undefined;
 
   /** In bytes. */
   get length(): number {
@@ -50,8 +54,16 @@ export class SendQueue extends Queue<Buffer> {
   }
 
   override push(piece: Buffer): void {
-    super.push(piece);
+    const { last } = this;
     this.#length += piece.length;
+    if (!last) {
+      super.push(piece);
+      return;
+    }
+    this.#packing ??= new Packing();
+    const longer = this.#packing.extend(last, piece);
+    if (longer) this.last = longer as Buffer;
+    else super.push(this.#packing.begin(piece) as Buffer);
   }
 
   /** Moves its first bytes to the output. */
@@ -64,6 +76,7 @@ export class SendQueue extends Queue<Buffer> {
     super.clear();
     this.#offset = 0;
     this.#length = 0;
+    this.#packing = undefined;
   }
 
   #sendPart(output: Output, limit: number): number {
@@ -272,6 +285,7 @@ export class Http2Stream implements Sender {
     this.#marks?.earnForData();
     output.add(dataHead(this.id, length, false));
     this.#queue.send(output, length);
+    this.handler.onSent?.(length);
     if (this.#queue.length > 0) return length;
     if (this.#state.is === 'ending') this.#sendEnd(this.#state.trailers);
     else this.handler.onWritable();

@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net, { type Socket } from 'node:net';
+import { describe, test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
+import { type Dial, type Established, PlaneEnded, planeEvents, SessionLost, TunnelTable } from '@isthmus/tunnel';
+import { ErrorCode } from '@isthmus/wire';
+import { cleanups } from '../testing/cleanups.ts';
+import { LinkClient } from './client.ts';
+import { LinkServer } from './server.ts';
+import { dialTcp, link, listen, readAll, request } from './testing.ts';
+
+/** A gateway's link to a hub, which passes dials on over its agent's link. */
+async function hub(dial: Dial = dialTcp, halfClosedMs?: number) {
+  const agent = await link(dial);
+  const events = planeEvents();
+  const tunnels = new TunnelTable(events);
+  const outcomes: string[] = [];
+  events.on('tunnel:close', (_, { how, by, error }) => outcomes.push(`${how} by ${by}: ${error?.message ?? ''}`));
+  const accepted = Promise.withResolvers<Socket>();
+  const port = await listen(net.createServer({ allowHalfOpen: true }, accepted.resolve));
+  const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  await once(socket, 'connect');
+  const served = { socket: await accepted.promise, peer: 'gateway g1', role: 'hub', events, halfClosedMs } as const;
+  const server = new LinkServer({ ...served, dial: agent.client.dial });
+  const gateway = new LinkClient({ socket, peer: 'hub h1', events: planeEvents() });
+  cleanups.push(() => gateway.destroy(new Error('test over')));
+  return { gateway, server, agent, tunnels, outcomes };
+}
+
+/** A destination that does what the test says with its connection. */
+async function destination(act: (socket: Socket) => void): Promise<number> {
+  return listen(net.createServer({ allowHalfOpen: true }, (socket) => act(socket.on('error', () => {}))));
+}
+
+/** How the stream of a dial closed: with an error, or without one. */
+async function closed({ end }: Established): Promise<Error | undefined> {
+  let failure: Error | undefined;
+  const { stream } = end;
+  stream.on('error', (error) => {
+    failure = end.explain?.(error) ?? error;
+  });
+  stream.resume();
+  // It rejects for an error.
+  if (!stream.closed) await new Promise((resolve) => stream.once('close', resolve));
+  return failure;
+}
+
+describe('a relay', () => {
+  test('passes on bytes and both ends, and ends once both streams have', async () => {
+    const { gateway, tunnels, outcomes, agent } = await hub();
+    const port = await destination((socket) => void socket.pipe(socket));
+    const answer = await gateway.dial(request(port));
+    const bytes = Buffer.alloc(3_000_000, 'abcdefg');
+    answer.end.stream.end(bytes);
+    assert.ok((await readAll(answer)).equals(bytes));
+    await tunnels.idle();
+    assert.deepEqual(outcomes, ['closed by caller: ']);
+    await until(() => gateway.open + agent.client.open + agent.server.open === 0);
+  });
+
+  test('says how much it has passed on, which side has ended, and for how long it was idle', async () => {
+    const { gateway, tunnels } = await hub();
+    const port = await destination((socket) => socket.once('data', () => socket.write('four')));
+    const { end } = await gateway.dial(request(port));
+    end.stream.write('six by');
+    await once(end.stream, 'data');
+    const [tunnel] = [...tunnels];
+    assert.deepEqual([tunnel?.up, tunnel?.down, tunnel?.queued, tunnel?.halfClosed], [6, 4, 0, undefined]);
+    await until(() => (tunnel?.idleMs ?? 0) > 0);
+    end.stream.end();
+    await until(() => tunnel?.halfClosed === 'caller');
+    assert.equal(tunnel?.idleMs, 0);
+    end.abort(new Error('enough'));
+    await tunnels.idle();
+  });
+
+  test('keeps no more for a reader that does not read than the window of its stream', async () => {
+    const { gateway, tunnels } = await hub();
+    const stalled: Socket[] = [];
+    const port = await destination((socket) => void stalled.push(socket.pause()));
+    const { end } = await gateway.dial(request(port));
+    // More than all windows and sockets on the way hold.
+    for (let i = 0; i < 1000; i++) end.stream.write(Buffer.alloc(64 * 1024));
+    const [tunnel] = [...tunnels];
+    let [up, looks] = [0, 0];
+    const stalls = () => {
+      looks = tunnel?.up === up ? looks + 1 : 0;
+      up = tunnel?.up ?? 0;
+      return up > 0 && looks === 20;
+    };
+    await until(stalls, { every: 5 });
+    assert.ok((tunnel?.queued ?? 0) > 0, 'it does not stall');
+    assert.ok((tunnel?.queued ?? 0) <= 4 * 1024 * 1024, `${tunnel?.queued} bytes wait`);
+    for (const socket of stalled) socket.destroy();
+    await tunnels.idle();
+  });
+
+  test('one side that goes away aborts the other, once it has what was read before', async () => {
+    const { gateway, tunnels, outcomes } = await hub();
+    const gone = await destination((socket) => void socket.once('data', () => socket.resetAndDestroy()));
+    const cut = await gateway.dial(request(gone));
+    cut.end.stream.write('x');
+    await closed(cut);
+    await tunnels.idle();
+    const heard = Promise.withResolvers<void>();
+    const port = await destination((socket) => socket.resume().once('end', () => heard.resolve()));
+    const answer = await gateway.dial(request(port));
+    answer.end.abort(new Error('the caller went away'));
+    await heard.promise;
+    await tunnels.idle();
+    assert.deepEqual(outcomes, ['failed by destination: destination went away', 'failed by caller: caller went away']);
+  });
+
+  test('a cut by the plane reaches both sides with what cut it', async () => {
+    const { gateway, tunnels, outcomes, agent } = await hub();
+    const port = await destination((socket) => socket.resume());
+    const answer = await gateway.dial(request(port));
+    const [{ dial } = { dial: { id: '' } }] = [...tunnels];
+    tunnels.abort(dial.id, new PlaneEnded('an operator ended it', { by: 'operator' }));
+    const failure = await closed(answer);
+    assert.ok(failure instanceof PlaneEnded);
+    assert.equal(failure.by, 'operator');
+    assert.deepEqual(outcomes, ['cut by operator: an operator ended it']);
+    await until(() => agent.server.open === 0);
+  });
+
+  test('the loss of one link cuts the tunnel on the other, and leaves that link', async () => {
+    const { gateway, tunnels, outcomes, agent } = await hub();
+    const port = await destination((socket) => socket.resume());
+    const answer = await gateway.dial(request(port));
+    agent.hubSocket.destroy();
+    const failure = await closed(answer);
+    assert.ok(failure instanceof PlaneEnded && !(failure instanceof SessionLost), `${failure}`);
+    await tunnels.idle();
+    assert.match(outcomes.join(), /^cut by \w+: agent a1: /);
+    assert.equal(gateway.usable, true);
+  });
+
+  test('what came ahead of the answer is passed on, and so is the end of a caller that has sent everything', async () => {
+    const asked = Promise.withResolvers<void>();
+    const answers = Promise.withResolvers<void>();
+    const { gateway, tunnels, outcomes } = await hub(async (dial) => {
+      asked.resolve();
+      await answers.promise;
+      return dialTcp(dial);
+    });
+    const port = await destination((socket) => void socket.pipe(socket));
+    const answer = gateway.dial(request(port));
+    await asked.promise;
+    answers.resolve();
+    const established = await answer;
+    established.end.stream.end('early');
+    assert.equal(String(await readAll(established)), 'early');
+    await tunnels.idle();
+    assert.deepEqual(outcomes, ['closed by caller: ']);
+  });
+
+  test('a side that was reset after it had sent everything is no failure, and the other is closed after a while', async () => {
+    const { gateway, tunnels, outcomes } = await hub();
+    const port = await destination((socket) => socket.resume());
+    const { end } = await gateway.dial(request(port));
+    end.stream.end('all of it');
+    const [tunnel] = [...tunnels];
+    await until(() => tunnel?.halfClosed === 'caller');
+    end.abort(new Error('gone'));
+    await tunnels.idle();
+    assert.deepEqual(outcomes, ['closed by caller: ']);
+  });
+
+  test('a tunnel that stays half-closed and silent is cut', async () => {
+    const { gateway, tunnels, outcomes } = await hub(dialTcp, 10);
+    const port = await destination((socket) => socket.resume());
+    const answer = await gateway.dial(request(port));
+    answer.end.stream.end();
+    const failure = await closed(answer);
+    assert.ok(failure instanceof PlaneEnded && failure.by === 'limit', `${failure}`);
+    await tunnels.idle();
+    assert.deepEqual(outcomes, ['cut by limit: half-closed and silent for 0.01 s']);
+  });
+
+  test('an idle tunnel ends in order, and a request that comes meanwhile cuts it', async () => {
+    for (const [late, outcome] of [
+      [false, /^closed by destination/],
+      [true, /^cut by path: a request came/],
+    ] as const) {
+      const { gateway, tunnels, outcomes } = await hub();
+      const ended = Promise.withResolvers<Socket>();
+      const port = await destination((socket) => socket.resume().once('end', () => ended.resolve(socket)));
+      const answer = await gateway.dial(request(port));
+      using _drain = tunnels.endIdle('hub', 1);
+      const socket = await ended.promise;
+      if (late) answer.end.stream.write('GET /');
+      else socket.end();
+      answer.end.stream
+        .resume()
+        .on('error', () => {})
+        .once('end', () => answer.end.stream.end());
+      await tunnels.idle();
+      assert.match(outcomes.join(), outcome);
+    }
+  });
+
+  test('a reset that no side of ours sends is a failure with its code', async () => {
+    const { gateway, server, tunnels, outcomes } = await hub();
+    const port = await destination((socket) => socket.resume());
+    const answer = await gateway.dial(request(port));
+    const stream = answer.end.stream as unknown as { close(code: number): void };
+    stream.close(ErrorCode.PROTOCOL_ERROR);
+    await tunnels.idle();
+    assert.deepEqual(outcomes, ['failed by caller: stream was reset with PROTOCOL_ERROR']);
+    assert.equal(server.open, 0);
+  });
+});
