@@ -106,6 +106,18 @@ test('a tunnel that moves is counted at the hub that carries it, whenever it mov
   assert.deepEqual(await beginning(metrics, 'isthmus_tenant_tunnels'), {});
 });
 
+test('tunnels that an end reset are counted by which, from 0 on, and no others', async () => {
+  const { events, metrics } = server({ role: 'server' });
+  const resets = () => beginning(metrics, 'isthmus_reset_tunnels_total');
+  assert.deepEqual(await resets(), { '{by="caller"}': 0, '{by="destination"}': 0 });
+  const [open, error] = [tunnel('gateway'), new PlaneEnded('lost')];
+  events.emit('tunnel:open', open);
+  events.emit('tunnel:close', open, { how: 'failed', by: 'destination', error: new Error('read ECONNRESET') }, 1);
+  events.emit('tunnel:close', open, { how: 'closed', by: 'caller' }, 1);
+  events.emit('tunnel:close', open, { how: 'cut', by: 'agent', error }, 1);
+  assert.deepEqual(await resets(), { '{by="caller"}': 0, '{by="destination"}': 1 });
+});
+
 test('a hub, which carries what others resume, has none of these families', async () => {
   const { metrics } = server({ role: 'hub' });
   for (const prefix of ['isthmus_resume', 'isthmus_detached']) assert.deepEqual(await beginning(metrics, prefix), {});

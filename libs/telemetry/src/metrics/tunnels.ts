@@ -69,6 +69,12 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
     ['role'],
   );
   idle.of({ role });
+  const resets = families.counters(
+    'reset_tunnels_total',
+    'Tunnels that one of their ends reset, or that failed at it, by which end. What it had sent may be lost, so the other end gets a reset too, where its protocol has one.',
+    ['by'],
+  );
+  for (const by of ['caller', 'destination']) resets.of({ by });
   return {
     'dial:end'(by, { trial }, { error }) {
       if (by === role && error && !trial) errors.of({ error: error.code }).inc();
@@ -88,8 +94,9 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
       census.came({ tenant: dial.tenant, hubId });
       hubs.set(resumable, hubId);
     },
-    'tunnel:close'(tunnel) {
+    'tunnel:close'(tunnel, { how, by }) {
       if (tunnel.role !== role) return;
+      if (how === 'failed') resets.of({ by }).inc();
       const { dial, resumable } = tunnel;
       const hubId = (resumable && hubs.get(resumable)) ?? tunnel.hubId;
       if (resumable) hubs.delete(resumable);
