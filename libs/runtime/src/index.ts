@@ -38,18 +38,7 @@ export {
   presentedBy,
   verify,
 } from './certificates/verify.ts';
-export {
-  Grouped,
-  getOrPut,
-  LruMap,
-  OpenTable,
-  Queue,
-  RandomSet,
-  Ring,
-  Rounds,
-  randomHex,
-  type TakesTurns,
-} from './collections.ts';
+export { Grouped, getOrPut, LruMap, OpenTable, Queue, Ring } from './collections.ts';
 export {
   Admitted,
   SharedBudget,
@@ -60,7 +49,9 @@ export {
 export { descriptors } from './descriptors.ts';
 export { readAtMost, readNamedFile, reasonOf } from './files.ts';
 export { bufferSizes, memory, memoryLimit, poolBytes } from './memory.ts';
+export { RandomSet, randomHex } from './random.ts';
 export { lookupName, names, resolveName } from './resolve.ts';
+export { Rounds, type TakesTurns } from './rounds.ts';
 export {
   answerTo,
   beginsWith,
