@@ -29,7 +29,7 @@ export type SyncReport = v.InferOutput<typeof report>;
 export type ReadReport = (now: number) => FileProblems[];
 
 export function readReport(text: string): ReadReport {
-  const place = { line: 1, column: 1, at: '' };
+  const place = { line: 0, column: 0, at: '' };
   const problem = (message: string): FileProblems[] => [{ path: SYNC_REPORT, problems: [{ ...place, message }] }];
   let value: unknown;
   try {

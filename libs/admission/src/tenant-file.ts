@@ -127,7 +127,8 @@ export function problemMessage({ at, message }: Pick<Problem, 'at' | 'message'>)
   return at === '' ? message : `${at}: ${message}`;
 }
 
-/** As compilers write it: `acme.yaml:3:5: limits.tunnels: expected a number`. */
+/** As compilers write it: `acme.yaml:3:5: limits.tunnels: expected a number`. A problem of an object has no line. */
 export function problemText(path: string, problem: Problem): string {
+  if (problem.line === 0) return `${path}: ${problemMessage(problem)}`;
   return `${path}:${problem.line}:${problem.column}: ${problemMessage(problem)}`;
 }

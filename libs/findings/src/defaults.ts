@@ -4,6 +4,8 @@ export const FINDINGS = {
   clocksApartMs: 1000,
   /** Clocks further apart than this fail the check: certificates and tokens may seem invalid. */
   clocksFarApartMs: 30_000,
+  /** Tenants that are named where a member lacks some that others have. */
+  shownTenants: 5,
   /** From this part of a limit on, the rest is soon used up, and the tenant gets a warning. The alert about it has the same part. */
   nearlyUsedUp: 0.8,
   /** With fewer days left, the renewal of a certificate is overdue. */

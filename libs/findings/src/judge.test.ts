@@ -81,7 +81,16 @@ const refusal = {
   firstMs: 1,
   lastMs: NOW - 5000,
 };
-const tenant = { name: 'acme', file: 'acme.yaml', agents: 1, sessions: 1, callers: [], tunnels: 1, pendingDials: 0 };
+const tenant = {
+  name: 'acme',
+  file: 'acme.yaml',
+  source: '',
+  agents: 1,
+  sessions: 1,
+  callers: [],
+  tunnels: 1,
+  pendingDials: 0,
+};
 const certificate = { where: 'server', name: 'CN=x', expiresMs: NOW + 3 * DAY_MS };
 
 function withTenants(
@@ -222,6 +231,32 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
     withTenants({}, [{ file: 'b.yaml', line: 2, column: 1, message: 'colour is unknown', kept: '' }]),
     /^fail tenants b.yaml:2:1: colour is unknown; its tenant is not in force, at g1$/,
     /isthmus tenants check/,
+  ],
+  [
+    'an object that no tenant could be made of',
+    withTenants({}, [
+      { file: 'Cluster acme/prod', line: 0, column: 0, message: 'there is no secret acme/prod-ca yet', kept: '' },
+    ]),
+    /^fail tenants Cluster acme\/prod: there is no secret acme\/prod-ca yet; no tenant of it is in force, at g1$/,
+    /fix the object/,
+  ],
+  [
+    'a member whose directory lacks a tenant',
+    {
+      members: ['g1', 'g2'].map((id) =>
+        aWitness(id, {
+          tenants: {
+            configured: true,
+            problems: [],
+            unopened: [],
+            tenants: id === 'g1' ? [{ ...tenant, use: [], certificates: [] }] : [],
+          },
+          list: aList({ hubs }),
+        }),
+      ),
+    },
+    /^warn tenants g2: does not have tenants that others have: acme$/,
+    /see what writes the directory/,
   ],
   [
     "a tenant's port that is not open",

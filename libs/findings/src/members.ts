@@ -168,10 +168,13 @@ export function ofTenants(evidence: Evidence): Result[] {
   for (const { id, tenants } of configured) {
     for (const { file, line, column, message, kept } of tenants.problems) {
       const still = kept === '' ? 'its tenant is not in force' : `tenant ${kept} stays as it was`;
+      const ofFile = line > 0;
       const found = report.fail(
-        `${file}:${line}:${column}`,
-        `${message}; ${still}, at `,
-        'fix the file: isthmus tenants check says when it can be used',
+        ofFile ? `${file}:${line}:${column}` : file,
+        `${message}; ${ofFile || kept !== '' ? still : 'no tenant of it is in force'}, at `,
+        ofFile
+          ? 'fix the file: isthmus tenants check says when it can be used'
+          : 'fix the object, or what it names: isthmus tenants sync follows by itself, and its log says what it waits for',
       );
       const key = JSON.stringify([found.about, found.detail]);
       files.set(key, { ...found, ids: [...(files.get(key)?.ids ?? []), id] });
@@ -194,7 +197,18 @@ export function ofTenants(evidence: Evidence): Result[] {
     }
   }
   const names = new Set(configured.flatMap(({ tenants }) => tenants.tenants.map(({ name }) => name)));
+  const lacking = configured.flatMap(({ id, tenants }): Result[] => {
+    const own = new Set(tenants.tenants.map(({ name }) => name));
+    const absent = [...names].filter((name) => !own.has(name));
+    if (absent.length === 0) return [];
+    const shown = absent.slice(0, FINDINGS.shownTenants).join(', ');
+    const more = absent.length > FINDINGS.shownTenants ? ` and ${absent.length - FINDINGS.shownTenants} more` : '';
+    const todo =
+      'ask again: members read their directories one after the other. If it stays, see what writes the directory of this one';
+    return [report.warn(id, `does not have tenants that others have: ${shown}${more}`, todo)];
+  });
   return [
+    ...lacking,
     ...[...files.values()].map(({ ids, ...found }) => ({ ...found, detail: `${found.detail}${ids.join(', ')}` })),
     ...closed,
     ...certificates.values(),

@@ -14,6 +14,7 @@ import { checkTenantFiles } from './tenants-check.ts';
 const acme: TenantView = {
   tenant: 'acme',
   file: 'acme.yaml',
+  source: '',
   agents: 12,
   sessions: 24,
   callers: ['kube-apiserver'],
@@ -29,7 +30,17 @@ const acme: TenantView = {
 
 const beta: TenantView = {
   ...acme,
-  ...{ tenant: 'beta', file: 'beta.yaml', agents: 0, sessions: 0, tunnels: 0, pendingDials: 0, callers: [], use: [] },
+  ...{
+    tenant: 'beta',
+    file: 'b.beta.yaml',
+    source: 'Cluster b/beta',
+    agents: 0,
+    sessions: 0,
+    tunnels: 0,
+    pendingDials: 0,
+    callers: [],
+    use: [],
+  },
 };
 
 describe('what tenants prints', () => {
@@ -41,17 +52,19 @@ describe('what tenants prints', () => {
     const problems = [
       { ...unknown, members: ['gw-1', 'hub-1'] },
       { file: 'beta.yaml', line: 1, column: 9, message: 'no such file', kept: 'beta', members: ['hub-1'] },
+      { file: 'Cluster b/new', line: 0, column: 0, message: 'there is no secret b/new-ca yet', members: ['hub-1'] },
     ];
     assert.equal(
       told({ tenants: [acme, beta], problems }),
       [
         'TENANT   AGENTS   SESSIONS   TUNNELS   PENDING   CALLERS          FULLEST LIMIT                     FILE',
         'acme         12         24        90         1   kube-apiserver   tunnels 90% (90 of 100 at gw-1)   acme.yaml',
-        'beta          0          0         0         0   -                -                                 beta.yaml',
+        'beta          0          0         0         0   -                -                                 Cluster b/beta',
         '',
         'Files that cannot be used:',
         '  bad.yaml:2:1: colour: unknown field colour, at gw-1, hub-1',
         '  beta.yaml:1:9: no such file (tenant beta stays as it was), at hub-1',
+        '  Cluster b/new: there is no secret b/new-ca yet, at hub-1',
         '',
       ].join('\n'),
     );

@@ -115,7 +115,7 @@ const COLUMNS: readonly ListColumn<TenantView>[] = [
   { name: 'pending', right: true, drop: 2, of: ({ pendingDials }) => String(pendingDials), moves: true },
   { name: 'callers', least: 12, most: 40, drop: 3, of: ({ callers }) => callers.join(',') },
   { name: 'fullest limit', least: 20, of: limitText, moves: true },
-  { name: 'file', least: 12, drop: 1, of: ({ file }) => file },
+  { name: 'file', least: 12, drop: 1, of: ({ source, file }) => source || file },
 ];
 
 export function tenantsText({ configured, tenants, problems }: Omit<TenantsView, 'unanswered'>, style: Style): string {
@@ -142,7 +142,7 @@ function limitText({ use }: TenantView, style: Style): string {
 
 /** As compilers write it. */
 function problemText({ file, line, column, message }: FileProblem): string {
-  return `${file}:${line}:${column}: ${message}`;
+  return line === 0 ? `${file}: ${message}` : `${file}:${line}:${column}: ${message}`;
 }
 
 export function checkedText({ files, tenants, problems }: CheckedFiles): string {
@@ -181,6 +181,7 @@ function tenantViews(answers: readonly TenantAnswer[]) {
     return {
       tenant: name,
       file: all[0]?.tenant.file ?? '',
+      source: all[0]?.tenant.source ?? '',
       agents: seen(({ agents }) => agents),
       sessions: seen(({ sessions }) => sessions),
       /** Those that dialled within the last five minutes. */

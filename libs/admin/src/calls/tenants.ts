@@ -14,6 +14,8 @@ export interface KnownTenant {
   readonly name: string;
   /** The name of its file. */
   readonly file: string;
+  /** The Kubernetes object that the file was made of: `Cluster acme/prod`. */
+  readonly source?: string | undefined;
   /** What it uses of the limits that this process keeps, by their names in the file. */
   readonly use: Readonly<Record<string, Use>>;
   readonly certificates: readonly TenantCertificate[];
@@ -100,7 +102,7 @@ function countsOf(backend: AdminBackend): Map<string, Counts> {
 }
 
 function tenantMessage(
-  { name, file, use, certificates }: KnownTenant,
+  { name, file, source, use, certificates }: KnownTenant,
   counts: Counts | undefined,
   { dials, identity, callers }: AdminBackend,
 ): adminApi.DeepPartial<adminApi.Tenant> {
@@ -109,6 +111,7 @@ function tenantMessage(
   return {
     name,
     file,
+    source: source ?? '',
     agents,
     sessions,
     tunnels,

@@ -130,8 +130,9 @@ function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
     *list() {
       const use = useIn(roles);
       for (const tenant of admission.tenants.all) {
-        const { name, path: file } = tenant;
-        yield { name, file, use: use(tenant), certificates: certificatesOf(tenant) };
+        const { name, path: file, file: said } = tenant;
+        const source = said.source && `${said.source.kind} ${said.source.namespace}/${said.source.name}`;
+        yield { name, file, source, use: use(tenant), certificates: certificatesOf(tenant) };
       }
     },
     has: (name) => admission.tenants.get(name) !== undefined,

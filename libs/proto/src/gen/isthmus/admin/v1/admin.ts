@@ -629,6 +629,8 @@ export interface Tenant {
   use: TenantUse[];
   /** Its certificates: server certificate and CAs. */
   certificates: TenantCertificate[];
+  /** The Kubernetes object that isthmus tenants sync has made its file of: `Cluster acme/prod`. Empty for a file of somebody else. */
+  source: string;
 }
 
 export interface TenantUse {
@@ -649,6 +651,7 @@ export interface TenantCertificate {
 
 export interface TenantFileProblem {
   file: string;
+  /** 0 where `file` names a Kubernetes object. */
   line: number;
   column: number;
   message: string;
@@ -4891,6 +4894,7 @@ function createBaseTenant(): Tenant {
     pendingDials: 0,
     use: [],
     certificates: [],
+    source: "",
   };
 }
 
@@ -4922,6 +4926,9 @@ export const Tenant: MessageFns<Tenant> = {
     }
     for (const v of message.certificates) {
       TenantCertificate.encode(v!, writer.uint32(74).fork()).join();
+    }
+    if (message.source !== "") {
+      writer.uint32(82).string(message.source);
     }
     return writer;
   },
@@ -5011,6 +5018,14 @@ export const Tenant: MessageFns<Tenant> = {
             message.certificates.push(TenantCertificate.decode(reader, reader.uint32()));
             continue;
           }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.source = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5037,6 +5052,7 @@ export const Tenant: MessageFns<Tenant> = {
     message.pendingDials = object.pendingDials ?? 0;
     message.use = object.use?.map((e) => TenantUse.fromPartial(e)) || [];
     message.certificates = object.certificates?.map((e) => TenantCertificate.fromPartial(e)) || [];
+    message.source = object.source ?? "";
     return message;
   },
 };
