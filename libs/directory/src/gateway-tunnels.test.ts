@@ -102,8 +102,13 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
   const open = async () => {
     const established = await tunnels.resume(routing(known, dials))({ ...request, traceparent, log: dialLog() });
-    established.end.stream.on('error', (error) => {
-      if (error instanceof PlaneEnded) told.push(`cut by ${error.by}: ${error.message}`);
+    established.end.half?.use({
+      onData() {},
+      onDrain() {},
+      onEnd() {},
+      onClose(failure) {
+        if (failure instanceof PlaneEnded) told.push(`cut by ${failure.by}: ${failure.message}`);
+      },
     });
     return established;
   };
@@ -122,7 +127,7 @@ test('a tunnel whose hub is lost goes on through another, in the trace of its di
   const { tunnel, end, told, attaches, lose, tunnels, traceparent } = await gateway();
   const first = tunnel.hubId;
   const other = first === 'h1' ? 'h2' : 'h1';
-  end.stream.write('hello');
+  end.half?.write(Buffer.from('hello'));
   assert.deepEqual([tunnel.attached, tunnels.kept], [true, 5]);
   lose();
   assert.equal(tunnel.attached, false);
@@ -144,11 +149,11 @@ test('a tunnel moves before its hub goes, without a pause', async () => {
 
 test('a tunnel that its agent does not know any more is given up at once', async () => {
   const cause = new AttachRefused('this agent has no such tunnel', { final: true });
-  const { tunnels, told, lose, end } = await gateway(new DialError('connection_terminated', cause.message, { cause }));
+  const { tunnels, told, lose } = await gateway(new DialError('connection_terminated', cause.message, { cause }));
   lose();
   await until(() => told.length === 3, 'an end');
-  assert.deepEqual(told.slice(1), ['given up', `cut by agent: ${cause.message}`]);
-  assert.deepEqual([end.stream.destroyed, [...tunnels]], [true, []]);
+  assert.deepEqual(told.slice(1), [`cut by agent: ${cause.message}`, 'given up']);
+  assert.deepEqual([...tunnels], []);
 });
 
 test('tunnels of an agent that has hung up everywhere are given up at once', async () => {

@@ -21,7 +21,7 @@ export {
   within,
 } from './async.ts';
 export { bind } from './bind.ts';
-export { compact, MultiplexedDuplex, Packing, pushCompact } from './buffers.ts';
+export { compact, MultiplexedDuplex, Packing, pushCompact, Waiting } from './buffers.ts';
 export { Certificate, certificateOf, renewalIsDue } from './certificates/certificate.ts';
 export { isKeyOf, privateKeyIn } from './certificates/keys.ts';
 export { addressText, isFor } from './certificates/names.ts';
@@ -46,6 +46,7 @@ export {
   type WaitingLimits,
   WaitingPool,
 } from './connection-limits.ts';
+export { RUNTIME } from './defaults.ts';
 export { descriptors } from './descriptors.ts';
 export { readAtMost, readNamedFile, reasonOf } from './files.ts';
 export { bufferSizes, memory, memoryLimit, poolBytes } from './memory.ts';
@@ -66,7 +67,7 @@ export {
   shortReads,
   unlessGivenUp,
   wholeOf,
-  writerOf,
+  writeTo,
 } from './sockets.ts';
 export { isPrintable, printable, printableJson } from './text.ts';
 export {

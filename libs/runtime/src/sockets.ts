@@ -137,9 +137,9 @@ function release(): void {
   for (const socket of held) socket.uncork();
 }
 
-/** Returns how to write to a stream: like `writeCoalesced` to a socket, directly to any other. */
-export function writerOf(stream: Duplex): (chunk: Uint8Array) => boolean {
-  return stream instanceof Socket ? (chunk) => writeCoalesced(stream, chunk) : (chunk) => stream.write(chunk);
+/** Writes to a stream: to a socket as `writeCoalesced`. @returns whether it accepts more */
+export function writeTo(stream: Duplex, chunk: Uint8Array): boolean {
+  return stream instanceof Socket ? writeCoalesced(stream, chunk) : stream.write(chunk);
 }
 
 /**

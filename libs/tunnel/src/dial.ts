@@ -3,6 +3,7 @@ import { onceClosed } from '@isthmus/runtime';
 import type { Deadlines, Due } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { Destination, DialPolicy } from './destination.ts';
+import type { HalfEnd } from './end.ts';
 import { type CutBy, DialError, type DialErrorCode, type DialTiming, type PlaneEnded } from './errors.ts';
 import type { ByteMeter } from './limits/byte-meter.ts';
 import type { AnyPrincipal } from './names.ts';
@@ -143,22 +144,20 @@ export interface JointOptions {
   readonly stalled?: () => void;
   /** How long it may be silent once a side has half-closed, in milliseconds. */
   readonly halfClosedMs?: number | undefined;
+  /** Default: those of the process. */
+  readonly deadlines?: Deadlines;
 }
 
-/** One side of a tunnel: bytes in both directions with back-pressure; `stream.end()` is the half-close. */
+/** One side of a tunnel: bytes in both directions with back-pressure, each of which ends for itself. */
 export interface TunnelEnd {
+  /** A socket, a stream of a link, or packets; `stream.end()` is the half-close. Where `half` is set, there is none, and this throws. */
   readonly stream: Duplex;
+  /** Set if the tunnel's half is here: bytes may arrive at its far end long after they were written. */
+  readonly half?: HalfEnd;
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;
   /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */
   readonly explain?: (failure: Error) => Error;
-  /** Set if the tunnel's half is here: bytes may arrive at its far end long after they were written. */
-  readonly half?: {
-    /** Whether it has a carrier at the moment. */
-    readonly attached: boolean;
-    /** Grows with each byte that arrives at the tunnel's far end. */
-    readonly progress: number;
-  };
   /** Calls back once this end has closed, or its stream carries a half. Unset: once its stream has closed. */
   readonly whenLeft?: (left: () => void) => void;
   /** Joins this caller's end with a destination's without a Duplex between them. Undefined if the two are not of one kind. */

@@ -5,7 +5,7 @@ import { Duplex } from 'node:stream';
 import { describe, it, type TestContext, test } from 'node:test';
 import type { TunnelEnd } from './dial.ts';
 import { PlaneEnded, SessionLost } from './errors.ts';
-import { AwaitedSplice } from './testing/index.ts';
+import { AwaitedSplice, StreamAsHalf } from './testing/index.ts';
 
 /** One side of a tunnel. The test decides what it sends, and reads what it received. */
 class Peer extends Duplex implements TunnelEnd {
@@ -18,7 +18,7 @@ class Peer extends Duplex implements TunnelEnd {
   #stall = false;
 
   explain?: (failure: Error) => Error;
-  half?: { readonly attached: boolean; readonly progress: number };
+  half?: StreamAsHalf;
   delivered?: (then: () => void, silentMs: number) => void;
 
   constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
@@ -286,17 +286,13 @@ test('a half-closed tunnel that stays silent ends', async (t) => {
 
 test('a half-closed tunnel whose bytes still arrive at a slow reader lives on', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
-  const { caller, destination, splice } = pair();
-  let arrived = 0;
-  destination.half = {
-    attached: true,
-    get progress() {
-      return arrived;
-    },
-  };
+  const arrived = { progress: 0 };
+  const [caller, destination] = [new Peer(), new Peer()];
+  destination.half = new StreamAsHalf(destination, arrived);
+  const splice = new AwaitedSplice(caller, destination);
   caller.push(null);
   await once(destination, 'finish');
-  for (arrived = 1; arrived < 5; arrived++) t.mock.timers.tick(300_000);
+  for (arrived.progress = 1; arrived.progress < 5; arrived.progress++) t.mock.timers.tick(300_000);
   assert.equal(destination.aborted, undefined);
   t.mock.timers.tick(300_000);
   t.mock.timers.tick(300_000);

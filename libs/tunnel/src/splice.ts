@@ -1,26 +1,10 @@
-import type { Duplex } from 'node:stream';
-import { endAfterPeer, type Guarded, guarding, memory, writerOf } from '@isthmus/runtime';
+import { guarding, memory } from '@isthmus/runtime';
+import { type Deadlines, type Due, deadlines } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { Joint, JointOptions, TunnelEnd, TunnelOutcome, TunnelSide } from './dial.ts';
+import { type EndUser, type UsedEnd, UsedStream } from './end.ts';
 import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled } from './errors.ts';
-import { FlowGate } from './limits/byte-meter.ts';
-
-const NOTHING = new Uint8Array(0);
-
-interface WatchedEnd {
-  readonly side: TunnelSide;
-  readonly end: TunnelEnd;
-  /** True until its stream has closed. */
-  open: boolean;
-  /** True once its last byte has been read. */
-  ended: boolean;
-  /** Bytes that were read from it. */
-  bytes: number;
-  /** When something was last read from it, in milliseconds of `performance.now()`. */
-  readAt: number;
-  /** When it last took the rest of what had waited for it. */
-  tookAt: number;
-}
+import { type ByteMeter, FlowGate } from './limits/byte-meter.ts';
 
 /**
  * Says how a tunnel ended, when something has ended it before: the first cause counts, except that a cut counts before the end of a caller that
@@ -50,61 +34,62 @@ export function idleFor(caller: Flow, destination: Flow, start: number, since = 
   return performance.now() - Math.max(caller.readAt, destination.readAt, since);
 }
 
+/** What a tunnel does next if nothing happens until it is due. */
+type Late = 'cut' | 'close' | 'end';
+
 /**
  * Copies bytes between a caller's end and a destination's end until both are closed.
  *
  * A side's EOF half-closes the other. A side that fails or vanishes before its EOF aborts the other, which first gets what was read. A cut by
  * the plane aborts both at once. If a side without half-close (`halfOpen` false) ends, or one that has ended goes away, the other gets what
- * is queued and is then closed. Nothing is buffered here: a full writer pauses its reader.
+ * is queued and is then closed. Nothing is buffered here: a full writer pauses its reader. An exception in our own code ends the tunnel, as
+ * closed by the plane.
  */
-export class Splice implements Joint {
+export class Splice implements Joint, Due {
   readonly passesOn = false;
-  /** Wraps each callback so that it never throws: an exception in our own code ends the tunnel, closed by the plane. */
-  readonly guarded: Guarded;
+  readonly #options: JointOptions;
   readonly #start = performance.now();
   /** When a half last had no carrier, as far as anybody has asked. */
   #awayAt = 0;
-  readonly #caller: WatchedEnd;
-  readonly #destination: WatchedEnd;
+  readonly #caller: Side;
+  readonly #destination: Side;
   #outcome: TunnelOutcome | undefined;
+  #isOver = false;
   #cut = false;
-  #over = false;
   /** What ends it because it was idle. */
   #endsIdle: CutBy | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  /** Whether the timer restarts with each chunk. */
-  #restarts = false;
-  readonly #halfClosedMs: number;
-  readonly #ended: JointOptions['ended'];
-  readonly #gates: FlowGate[] = [];
+  /** For `Deadlines`: it is due only once a side has ended, or is to end. */
+  before: Due | undefined;
+  behind: Due | undefined;
+  due = 0;
+  #late: Late = 'cut';
+  /** After so long it is due, in milliseconds. For a cut, after each chunk. */
+  #patienceMs = 0;
+  /** The progress of the half, if one of the ends is one, when it was last made due. */
+  #progress = 0;
 
   constructor(caller: TunnelEnd, destination: TunnelEnd, options: JointOptions = {}) {
-    const { written, fault, ended, halfClosedMs = TUNNEL.halfClosedMs } = options;
-    this.#halfClosedMs = halfClosedMs;
-    this.#ended = ended;
-    this.guarded = guarding((error) => {
-      this.abort(error);
-      fault?.(error);
-    });
-    const begun = { open: true, ended: false, bytes: 0, readAt: 0, tookAt: 0 };
-    this.#caller = { side: 'caller', end: caller, ...begun };
-    this.#destination = { side: 'destination', end: destination, ...begun };
-    this.#watch(this.#caller, this.#destination);
-    this.#watch(this.#destination, this.#caller);
-    this.#copy(this.#caller, this.#destination, undefined, this.#gate(caller, destination, options));
-    this.#copy(this.#destination, this.#caller, written, this.#gate(destination, caller, options));
+    this.#options = options;
+    this.#caller = new Side('caller', caller, this);
+    this.#destination = new Side('destination', destination, this);
+    this.#caller.other = this.#destination;
+    this.#destination.other = this.#caller;
+    this.#destination.written = options.written;
+    if (options.meter) {
+      this.#caller.gate = this.#gate(this.#caller, options.meter);
+      this.#destination.gate = this.#gate(this.#destination, options.meter);
+    }
+    this.#caller.used.use(this.#caller);
+    this.#destination.used.use(this.#destination);
   }
 
-  #gate(from: TunnelEnd, to: TunnelEnd, { meter, stalled }: JointOptions): FlowGate | undefined {
-    if (!meter) return undefined;
+  #gate({ used: source, other: { used: sink } }: Side, meter: ByteMeter): FlowGate {
     const end = (reason: ReaderStalled) => {
-      if (!this.#cut) stalled?.();
+      if (!this.#cut) this.#options.stalled?.();
       this.abort(reason);
     };
-    const detached = () => isDetached(to);
-    const gate = new FlowGate(meter, { source: from.stream, sink: to.stream, detached, end, guarded: this.guarded });
-    this.#gates.push(gate);
-    return gate;
+    const guarded = guarding((error) => this.failed(error));
+    return new FlowGate(meter, { source, sink, detached: () => sink.detached, end, guarded });
   }
 
   get up(): number {
@@ -122,29 +107,31 @@ export class Splice implements Joint {
   }
 
   get queued(): number {
-    return this.#caller.end.stream.writableLength + this.#destination.end.stream.writableLength;
+    return this.#caller.used.writableLength + this.#destination.used.writableLength;
   }
 
   /** See `idleFor`. A half without a carrier hears nothing: the time begins anew once it has one. */
   get idleMs(): number {
     const [caller, destination] = [this.#caller, this.#destination];
-    if (isDetached(caller.end) || isDetached(destination.end)) this.#awayAt = performance.now();
+    if (caller.used.detached || destination.used.detached) this.#awayAt = performance.now();
     if (this.#endsIdle || this.#cut || this.queued > 0) return 0;
     return idleFor(caller, destination, this.#start, Math.max(this.#start, this.#awayAt));
   }
 
   endIdle(by: CutBy): void {
-    const destination = this.#destination;
     this.#endsIdle = by;
-    destination.end.stream.end();
-    const late = () => {
-      if (destination.ended || !destination.open) return;
-      destination.ended = true;
-      this.#settle({ how: 'closed', by: 'destination' });
-      this.#caller.end.stream.end();
-      destination.end.stream.destroy();
-    };
-    this.#restart(TUNNEL.goodbyeMs, late);
+    this.#destination.used.finish(false);
+    this.#wait(TUNNEL.goodbyeMs, 'end');
+  }
+
+  /** The destination of an idle tunnel did not end. */
+  #endForCaller(): void {
+    const destination = this.#destination;
+    if (destination.ended || !destination.open) return;
+    destination.ended = true;
+    this.#settle({ how: 'closed', by: 'destination' });
+    this.#caller.used.finish(false);
+    destination.used.close();
   }
 
   abort(reason: Error): void {
@@ -158,148 +145,202 @@ export class Splice implements Joint {
     this.#outcome = this.#outcome ? firstCause(this.#outcome, outcome, this.#destination.ended) : outcome;
   }
 
-  #copy(from: WatchedEnd, to: WatchedEnd, written?: (ms: number) => void, gate?: FlowGate): void {
-    const source = from.end.stream;
-    const sink = to.end.stream;
-    const write = writerOf(sink);
-    let waitingSince: number | undefined;
-    const copy = (chunk: Uint8Array) => {
-      from.bytes += chunk.length;
-      from.readAt = performance.now();
-      memory.read(chunk.length);
-      if (this.#endsIdle && from === this.#caller)
-        return this.abort(new PlaneEnded('a request came as the idle tunnel ended', { by: this.#endsIdle }));
-      if (this.#restarts) this.#timer?.refresh();
-      const room = write(chunk);
-      gate?.afterRead(chunk.length, room);
-      if (room) return written?.(0);
-      waitingSince ??= performance.now();
-      source.pause();
-    };
-    const goOn = () => {
-      to.tookAt = performance.now();
-      if (waitingSince !== undefined) written?.(to.tookAt - waitingSince);
-      waitingSince = undefined;
-      if (gate?.drained() !== false) source.resume();
-    };
-    source.on('data', this.guarded(copy));
-    sink.on('drain', this.guarded(goOn));
+  // What its sides say.
+
+  /** Our own code threw. */
+  failed(error: Error): void {
+    this.abort(error);
+    this.#options.fault?.(error);
   }
 
-  #watch(watched: WatchedEnd, other: WatchedEnd): void {
-    const { side, end } = watched;
-    const { stream, halfOpen } = end;
-    let failure: Error | undefined;
-    const fail = (error: Error) => {
-      failure ??= end.explain?.(error) ?? error;
-    };
-    const finish = () => {
-      // An earlier listener has found that this end is a reset: see `socketEnd`.
-      if (stream.errored) return;
-      watched.ended = true;
-      this.#settle({ how: 'closed', by: side });
-      if (other.ended) endAfterPeer(other.end.stream);
-      else other.end.stream.end();
-      if (halfOpen) this.#arm(this.#halfClosedMs);
-      else this.#awaitClose(other.end.stream);
-    };
-    stream.on('error', this.guarded(fail));
-    stream.on('end', this.guarded(finish));
-    const closed = this.guarded(() => this.#closed(watched, other, failure));
-    if (stream.destroyed) queueMicrotask(closed);
-    else stream.on('close', closed);
+  /** Whether what a side has read may be written to the other. */
+  mayPass({ side, readAt }: Side): boolean {
+    if (this.#endsIdle && side === 'caller') {
+      this.abort(new PlaneEnded('a request came as the idle tunnel ended', { by: this.#endsIdle }));
+      return false;
+    }
+    if (this.before && this.#late === 'cut') this.due = readAt + this.#patienceMs;
+    return true;
   }
 
-  /** Called when a side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
-  #closed(gone: WatchedEnd, other: WatchedEnd, failure: Error | undefined): void {
-    if (!gone.open) return;
-    gone.open = false;
-    const { side } = gone;
+  /** A side sends nothing more. */
+  ended({ side, end, other }: Side): void {
+    this.#settle({ how: 'closed', by: side });
+    other.used.finish(other.ended);
+    if (end.halfOpen) this.#wait(this.#options.halfClosedMs ?? TUNNEL.halfClosedMs, 'cut');
+    else this.#awaitClose(other.used);
+  }
+
+  /** A side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
+  closed(gone: Side, failure: Error | undefined): void {
+    const { side, other } = gone;
     // Nothing is lost if a side goes away that had sent everything: its end is no cut then.
     const orderly = gone.ended && !(failure instanceof PlaneEnded);
     // A side may close while it is cut, before the other one is.
-    if (!orderly && !this.#cut) this.#fail(gone, other, failure ?? new Error(`${side} went away`));
+    if (!orderly && !this.#cut) this.#fail(gone, failure ?? new Error(`${side} went away`));
     if (other.open) {
-      if (orderly && !this.#cut) this.#awaitClose(other.end.stream);
+      if (orderly && !this.#cut) this.#awaitClose(other.used);
       return;
     }
-    // Where the other side closes as soon as it is cut, it was the last one.
-    if (this.#over) return;
-    this.#over = true;
-    clearTimeout(this.#timer);
-    for (const gate of this.#gates) gate.close();
-    this.#ended?.(this.#outcome ?? { how: 'closed', by: side });
+    this.#end({ how: 'closed', by: side });
+  }
+
+  /** Both sides have closed. */
+  #end(outcome: TunnelOutcome): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#deadlines.leave(this);
+    for (const { gate } of [this.#caller, this.#destination]) gate?.close();
+    this.#options.ended?.(this.#outcome ?? outcome);
   }
 
   /** A side failed, or was cut by the plane behind it. */
-  #fail({ side, readAt }: WatchedEnd, other: WatchedEnd, error: Error): void {
+  #fail({ side, readAt, other }: Side, error: Error): void {
     if (error instanceof PlaneEnded) {
       this.abort(error);
       return;
     }
     this.#settle({ how: 'failed', by: side, error });
     if (!other.open) return;
-    const { end } = other;
-    const { stream } = end;
+    const { used, end, tookAt } = other;
     // Nobody wants what the other side still sends. What was read before is delivered first.
-    stream.pause();
-    this.#arm(TUNNEL.halfClosedMs);
-    const written = (silentMs: number) => {
-      if (end.delivered) end.delivered(cut, silentMs);
-      else cut();
-    };
-    const cut = this.guarded(() => end.abort(error));
-    // What a slow reader has only now made room for is still on its way, however long ago it was read.
-    const late = this.guarded(() => written(0));
-    if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, late);
-    else written(performance.now() - Math.max(readAt, other.tookAt));
+    used.pause();
+    this.#wait(TUNNEL.halfClosedMs, 'cut');
+    const cut = guarding((thrown) => this.failed(thrown))(() => end.abort(error));
+    used.whenDelivered(cut, performance.now() - Math.max(readAt, tookAt));
+  }
+
+  /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before `TUNNEL.lingerMs` starts. */
+  #awaitClose(used: UsedEnd): void {
+    let isFinished = false;
+    used.whenFinished(() => {
+      isFinished = true;
+      this.#wait(TUNNEL.lingerMs, 'close');
+    });
+    if (!isFinished) this.#wait(TUNNEL.halfClosedMs, 'cut');
+  }
+
+  get #deadlines(): Deadlines {
+    return this.#options.deadlines ?? deadlines;
+  }
+
+  get #halfProgress(): number {
+    const { half = this.#destination.end.half } = this.#caller.end;
+    return half ? half.progress : 0;
+  }
+
+  /** Waits for what is due next, and for nothing else. */
+  #wait(ms: number, late: Late): void {
+    if (!this.#caller.open && !this.#destination.open) return;
+    const now = performance.now();
+    const { before, due } = this;
+    this.#late = late;
+    this.#patienceMs = ms;
+    this.#progress = this.#halfProgress;
+    this.due = now + ms;
+    if (!before || this.due < due) this.#deadlines.enter(this, now);
+  }
+
+  remind(): void {
+    try {
+      if (this.#late === 'end') this.#endForCaller();
+      else if (this.#late === 'close') this.#closeOpen();
+      // What was copied long ago still arrives there.
+      else if (this.#halfProgress !== this.#progress) this.#wait(this.#patienceMs, 'cut');
+      else this.abort(new PlaneEnded(`half-closed and silent for ${this.#patienceMs / 1000} s`, { by: 'limit' }));
+    } catch (error) {
+      this.failed(error as Error);
+    }
   }
 
   /** Closes what is left after a clean end. Everything was written to it, and nobody needs what it still sends. */
   #closeOpen(): void {
-    for (const watched of [this.#caller, this.#destination]) {
-      watched.ended = true;
-      watched.end.stream.destroy();
+    for (const side of [this.#caller, this.#destination]) {
+      side.ended = true;
+      side.used.close();
     }
-  }
-
-  /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before `TUNNEL.lingerMs` starts. */
-  #awaitClose(stream: Duplex): void {
-    if (stream.writableFinished) this.#linger();
-    else {
-      this.#arm(TUNNEL.halfClosedMs);
-      stream.once('finish', () => this.#linger());
-    }
-  }
-
-  #progress(): number {
-    return (this.#caller.end.half?.progress ?? 0) + (this.#destination.end.half?.progress ?? 0);
-  }
-
-  #linger(): void {
-    this.#restart(TUNNEL.lingerMs, () => this.#closeOpen());
-    this.#restarts = false;
-  }
-
-  /** Cuts the tunnel if it is silent for so long. */
-  #arm(ms: number): void {
-    const before = this.#progress();
-    this.#restart(ms, () => {
-      // What was copied long ago still arrives there.
-      if (this.#progress() !== before) this.#arm(ms);
-      else this.abort(new PlaneEnded(`half-closed and silent for ${ms / 1000} s`, { by: 'limit' }));
-    });
-    this.#restarts = true;
-  }
-
-  /** Restarts the tunnel's only timer, which does not run before a side has ended. */
-  #restart(ms: number, late: () => void): void {
-    clearTimeout(this.#timer);
-    if (this.#caller.open || this.#destination.open) this.#timer = setTimeout(this.guarded(late), ms).unref();
   }
 }
 
-/** Whether it is a half without a carrier. */
-function isDetached({ half }: TunnelEnd): boolean {
-  return half?.attached === false;
+/** One side of a splice, as its end calls it. */
+class Side implements EndUser {
+  readonly side: TunnelSide;
+  readonly end: TunnelEnd;
+  readonly used: UsedEnd;
+  readonly #splice: Splice;
+  /** Set before its end is used. */
+  other!: Side;
+  /** Called for each write to the other side with the milliseconds that it waited. */
+  written: JointOptions['written'];
+  /** Decides when it is read on. */
+  gate: FlowGate | undefined;
+  /** True until its end has closed. */
+  open = true;
+  /** True once its last byte has been read. */
+  ended = false;
+  /** Bytes that were read from it. */
+  bytes = 0;
+  /** When something was last read from it, in milliseconds of `performance.now()`. */
+  readAt = 0;
+  /** When it last took the rest of what had waited for it. */
+  tookAt = 0;
+  /** Since when the other side takes no more. Unset while it does. */
+  #waitsSince: number | undefined;
+
+  constructor(side: TunnelSide, end: TunnelEnd, splice: Splice) {
+    this.side = side;
+    this.end = end;
+    this.used = end.half ?? new UsedStream(end.stream, end);
+    this.#splice = splice;
+  }
+
+  onData(chunk: Uint8Array): void {
+    try {
+      this.bytes += chunk.length;
+      this.readAt = performance.now();
+      memory.read(chunk.length);
+      if (!this.#splice.mayPass(this)) return;
+      const room = this.other.used.write(chunk);
+      this.gate?.afterRead(chunk.length, room);
+      if (room) {
+        this.written?.(0);
+        return;
+      }
+      this.#waitsSince ??= performance.now();
+      this.used.pause();
+    } catch (error) {
+      this.#splice.failed(error as Error);
+    }
+  }
+
+  onDrain(): void {
+    const { other } = this;
+    try {
+      this.tookAt = performance.now();
+      if (other.#waitsSince !== undefined) other.written?.(this.tookAt - other.#waitsSince);
+      other.#waitsSince = undefined;
+      if (other.gate?.drained() !== false) other.used.resume();
+    } catch (error) {
+      this.#splice.failed(error as Error);
+    }
+  }
+
+  onEnd(): void {
+    try {
+      this.ended = true;
+      this.#splice.ended(this);
+    } catch (error) {
+      this.#splice.failed(error as Error);
+    }
+  }
+
+  onClose(failure?: Error): void {
+    if (!this.open) return;
+    this.open = false;
+    try {
+      this.#splice.closed(this, failure);
+    } catch (error) {
+      this.#splice.failed(error as Error);
+    }
+  }
 }

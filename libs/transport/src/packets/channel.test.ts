@@ -3,11 +3,10 @@ import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { mock, test } from 'node:test';
-import { SharedBudget } from '@isthmus/runtime';
+import { SharedBudget, Waiting } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Backlog, ObservedChannel } from './channel.ts';
-import { Waiting } from './stream.ts';
 import { channelPair, plane, request, types } from './testing.ts';
 
 const KIB = 1024;

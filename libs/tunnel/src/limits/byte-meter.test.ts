@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { afterEach, describe, mock, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
-import { AwaitedSplice } from '../testing/index.ts';
+import { AwaitedSplice, StreamAsHalf } from '../testing/index.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { UNLIMITED } from './limits.ts';
 import type { DialLimits } from './table.ts';
@@ -51,12 +51,14 @@ describe('byte meter', () => {
     }
   }
 
-  function tunnel(meter: ByteMeter, half?: { attached: boolean; progress: number }) {
+  function tunnel(meter: ByteMeter, detached = false) {
     const source = new Endless();
     const sink = new Reader();
     const end = (stream: Duplex) => ({ stream, halfOpen: true, abort: (why: Error) => void stream.destroy(why) });
     for (const stream of [source, sink]) stream.on('error', () => {});
-    const splice = new AwaitedSplice({ ...end(sink), ...(half && { half }) }, end(source), { meter });
+    const splice = new AwaitedSplice({ ...end(sink), half: new StreamAsHalf(sink, { detached }) }, end(source), {
+      meter,
+    });
     return { source, sink, splice };
   }
 
@@ -138,8 +140,7 @@ describe('byte meter', () => {
 
   test('a tunnel that waits for another way to its reader does not count as standing', async () => {
     const { meter, pass } = metered({ bytesQueued: 64 * KIB });
-    const half = { attached: false, progress: 0 };
-    const [detached, stalled] = [tunnel(meter, half), tunnel(meter)];
+    const [detached, stalled] = [tunnel(meter, true), tunnel(meter)];
     for (const { sink } of [detached, stalled]) sink.stands = true;
     await pass(12_000);
     assert.match(String((await stalled.splice.done).error), /took nothing/);

@@ -15,7 +15,6 @@ import {
 } from './carrier.ts';
 import { type GatewayLoss, GatewayProcesses } from './dead-or-lost.ts';
 import { Half } from './half.ts';
-import { HalfStream } from './half-stream.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
 
 /** The dial of a tunnel, as far as an attach has to name it again. */
@@ -23,145 +22,15 @@ type Dialled = Pick<DialRequest, 'tenant' | 'destination' | 'caller' | 'callerNa
 
 type Begun = Dialled & Pick<DialRequest, 'resumeOffer'>;
 
-/** An agent's end of a tunnel that may be resumed. */
-class AgentEnd extends HalfStream {
-  override readonly half: AgentHalf;
-  readonly tenant: string;
-  readonly secret: string;
-  readonly gatewayInstance: string | undefined;
-  readonly #destination: DialRequest['destination'];
-  readonly #caller: string;
-  readonly #gone: (tunnel: AgentEnd) => void;
-  /** Created by the first attach, because most tunnels see none. */
-  #attaches: TokenBucket | undefined;
-
-  constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentEnd) => void) {
-    super();
-    this.tenant = begun.tenant;
-    this.gatewayInstance = begun.resumeOffer?.gatewayInstance;
-    this.#destination = begun.destination;
-    this.#caller = callerName(begun);
-    this.secret = secret;
-    this.#gone = gone;
-    this.half = new AgentHalf(this, halves);
-  }
-
-  /** Whether an attach names the tunnel as its dial did. Another caller that has learnt the secret does not. */
-  isNamedBy(dial: Dialled): boolean {
-    const { host, port } = this.#destination;
-    const { tenant, destination } = dial;
-    return (
-      tenant === this.tenant &&
-      destination.host === host &&
-      destination.port === port &&
-      callerName(dial) === this.#caller
-    );
-  }
-
-  /** Counts an attach. @returns whether it is allowed */
-  mayAttach({ now }: Clock): boolean {
-    this.#attaches ??= new TokenBucket(now);
-    return this.#attaches.take(1, { perSecond: TUNNEL.attachesPerSecond, atOnce: TUNNEL.attachesAtOnce });
-  }
-
-  protected override get sending(): boolean {
-    return super.sending && !this.half.hasKeepingRoom;
-  }
-
-  override gone(): void {
-    this.#gone(this);
-  }
-}
-
-/** The tunnels of an agent's process that can be resumed. */
-export class AgentTunnels {
-  /** Names this process. Another process of the same agent does not know these tunnels. */
-  readonly instance = randomHex(8);
-  readonly #halves: Halves;
-  readonly #gone = ({ secret }: AgentEnd) => void this.#tunnels.delete(nameOf(secret));
-  /** By `nameOf` their secrets. Dial ids would not do: two attempts of one dial may both have begun a tunnel. */
-  readonly #tunnels = new OpenTable<string, AgentEnd>();
-
-  readonly #gateways: GatewayProcesses;
-
-  constructor(options: ResumeOptions, clock: Clock = systemClock) {
-    this.#halves = halvesOf(options, clock);
-    this.#gateways = new GatewayProcesses(clock, (gateway) => this.#endOf(gateway));
-  }
-
-  get size(): number {
-    return this.#tunnels.size;
-  }
-
-  /** Bytes that new carriers would have to send again. Summed up at each call. */
-  get kept(): number {
-    let bytes = 0;
-    for (const { half } of this.#tunnels.values()) bytes += half.kept;
-    return bytes;
-  }
-
-  /** Call when a link to a hub opens. */
-  linked(link: object): void {
-    this.#gateways.came(link);
-  }
-
-  /** Call when a link ends. @param loss set if the process at its other side was a gateway too, and did not say goodbye */
-  unlinked(link: object, loss: GatewayLoss | undefined): void {
-    this.#gateways.went(link);
-    if (loss) this.#gateways.report(loss, link);
-  }
-
-  /** Call when the hub of a link has lost a gateway. If the gateway is dead, its tunnels end. */
-  hungUp(loss: GatewayLoss, link: object): void {
-    this.#gateways.report(loss, link);
-  }
-
-  /** Begins a tunnel of a dial. @param answer answers the dial with the ticket, and makes the answer's stream a carrier */
-  begin(begun: Begun, answer: (ticket: ResumeTicket) => Carrier): TunnelEnd {
-    const secret = randomHex(16);
-    const tunnel = new AgentEnd(begun, secret, this.#halves, this.#gone);
-    this.#tunnels.set(nameOf(secret), tunnel);
-    tunnel.half.start(answer({ instance: this.instance, secret }));
-    return tunnel;
-  }
-
-  #endOf(gateway: string): void {
-    const reason = new SessionLost('the gateway has closed all its connections', { by: 'gateway' });
-    for (const tunnel of [...this.#tunnels.values()]) if (tunnel.gatewayInstance === gateway) tunnel.half.abort(reason);
-  }
-
-  /**
-   * Goes on with a tunnel.
-   * @param answer answers the attach, and makes the answer's stream a carrier
-   * @throws AttachRefused. The tunnel then stays as it was
-   */
-  attach(asked: Dialled & { readonly claim: AttachClaim }, answer: (attached: AttachAnswer) => Carrier): void {
-    const { claim } = asked;
-    const tunnel = this.#tunnels.get(nameOf(claim.secret));
-    // A peer without the secret must not learn that there is such a tunnel.
-    if (!tunnel?.isNamedBy(asked) || !isSame(tunnel.secret, claim.secret))
-      throw new AttachRefused('this agent has no such tunnel', { final: true });
-    if (!tunnel.mayAttach(this.#halves.clock))
-      throw new AttachRefused(`more than ${TUNNEL.attachesPerSecond} attaches a second of one tunnel`, {
-        final: false,
-      });
-    tunnel.half.attach(claim, answer);
-  }
-}
-
-/** The part of a tunnel's secret by which it is found. The rest is compared in constant time. */
-function nameOf(secret: string): string {
-  return secret.slice(0, 16);
-}
-
-function isSame(a: string, b: string): boolean {
-  return a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
-}
-
 /** The half beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
-export class AgentHalf extends Half {
+export abstract class AgentHalf extends Half {
   protected override get farSide(): 'gateway' {
     return 'gateway';
+  }
+
+  /** So far as each tunnel may always keep: a destination's reset discards what has not been read of it. */
+  protected override get readsAhead(): boolean {
+    return this.outgoing.unacknowledged < this.halves.keeping.base;
   }
 
   /** The number of the last attach. */
@@ -208,4 +77,133 @@ export class AgentHalf extends Half {
     if (fault !== undefined)
       throw new AttachRefused(`the gateway's end of the tunnel is in disorder: ${fault}`, { final: true });
   }
+}
+
+/** The half of one tunnel at an agent. */
+class AgentTunnel extends AgentHalf {
+  readonly tenant: string;
+  readonly secret: string;
+  readonly gatewayInstance: string | undefined;
+  readonly #destination: DialRequest['destination'];
+  readonly #caller: string;
+  readonly #gone: (tunnel: AgentTunnel) => void;
+  /** Created by the first attach, because most tunnels see none. */
+  #attaches: TokenBucket | undefined;
+
+  constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentTunnel) => void) {
+    super(halves);
+    this.tenant = begun.tenant;
+    this.gatewayInstance = begun.resumeOffer?.gatewayInstance;
+    this.#destination = begun.destination;
+    this.#caller = callerName(begun);
+    this.secret = secret;
+    this.#gone = gone;
+  }
+
+  /** Whether an attach names the tunnel as its dial did. Another caller that has learnt the secret does not. */
+  isNamedBy(dial: Dialled): boolean {
+    const { host, port } = this.#destination;
+    const { tenant, destination } = dial;
+    return (
+      tenant === this.tenant &&
+      destination.host === host &&
+      destination.port === port &&
+      callerName(dial) === this.#caller
+    );
+  }
+
+  /** Counts an attach. @returns whether it is allowed */
+  mayAttach({ now }: Clock): boolean {
+    this.#attaches ??= new TokenBucket(now);
+    return this.#attaches.take(1, { perSecond: TUNNEL.attachesPerSecond, atOnce: TUNNEL.attachesAtOnce });
+  }
+
+  protected override gone(): void {
+    this.#gone(this);
+  }
+}
+
+/** The tunnels of an agent's process that can be resumed. */
+export class AgentTunnels {
+  /** Names this process. Another process of the same agent does not know these tunnels. */
+  readonly instance = randomHex(8);
+  readonly #halves: Halves;
+  readonly #gone = ({ secret }: AgentTunnel) => void this.#tunnels.delete(nameOf(secret));
+  /** By `nameOf` their secrets. Dial ids would not do: two attempts of one dial may both have begun a tunnel. */
+  readonly #tunnels = new OpenTable<string, AgentTunnel>();
+
+  readonly #gateways: GatewayProcesses;
+
+  constructor(options: ResumeOptions, clock: Clock = systemClock) {
+    this.#halves = halvesOf(options, clock);
+    this.#gateways = new GatewayProcesses(clock, (gateway) => this.#endOf(gateway));
+  }
+
+  get size(): number {
+    return this.#tunnels.size;
+  }
+
+  /** Bytes that new carriers would have to send again. Summed up at each call. */
+  get kept(): number {
+    let bytes = 0;
+    for (const { kept } of this.#tunnels.values()) bytes += kept;
+    return bytes;
+  }
+
+  /** Call when a link to a hub opens. */
+  linked(link: object): void {
+    this.#gateways.came(link);
+  }
+
+  /** Call when a link ends. @param loss set if the process at its other side was a gateway too, and did not say goodbye */
+  unlinked(link: object, loss: GatewayLoss | undefined): void {
+    this.#gateways.went(link);
+    if (loss) this.#gateways.report(loss, link);
+  }
+
+  /** Call when the hub of a link has lost a gateway. If the gateway is dead, its tunnels end. */
+  hungUp(loss: GatewayLoss, link: object): void {
+    this.#gateways.report(loss, link);
+  }
+
+  /** Begins a tunnel of a dial. @param answer answers the dial with the ticket, and makes the answer's stream a carrier */
+  begin(begun: Begun, answer: (ticket: ResumeTicket) => Carrier): TunnelEnd {
+    const secret = randomHex(16);
+    const tunnel = new AgentTunnel(begun, secret, this.#halves, this.#gone);
+    this.#tunnels.set(nameOf(secret), tunnel);
+    tunnel.start(answer({ instance: this.instance, secret }));
+    return tunnel;
+  }
+
+  #endOf(gateway: string): void {
+    const reason = new SessionLost('the gateway has closed all its connections', { by: 'gateway' });
+    for (const tunnel of [...this.#tunnels.values()]) if (tunnel.gatewayInstance === gateway) tunnel.abort(reason);
+  }
+
+  /**
+   * Goes on with a tunnel.
+   * @param answer answers the attach, and makes the answer's stream a carrier
+   * @throws AttachRefused. The tunnel then stays as it was
+   */
+  attach(asked: Dialled & { readonly claim: AttachClaim }, answer: (attached: AttachAnswer) => Carrier): void {
+    const { claim } = asked;
+    const tunnel = this.#tunnels.get(nameOf(claim.secret));
+    // A peer without the secret must not learn that there is such a tunnel.
+    if (!tunnel?.isNamedBy(asked) || !isSame(tunnel.secret, claim.secret))
+      throw new AttachRefused('this agent has no such tunnel', { final: true });
+    if (!tunnel.mayAttach(this.#halves.clock))
+      throw new AttachRefused(`more than ${TUNNEL.attachesPerSecond} attaches a second of one tunnel`, {
+        final: false,
+      });
+    tunnel.attach(claim, answer);
+  }
+}
+
+/** The part of a tunnel's secret by which it is found. The rest is compared in constant time. */
+function nameOf(secret: string): string {
+  return secret.slice(0, 16);
+}
+
+function isSame(a: string, b: string): boolean {
+  return a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 }

@@ -46,24 +46,6 @@ export interface CarrierUser {
   lost(carrier: Carrier, reason: Error): void;
 }
 
-/** The user of a half: the caller's socket, or the destination's. */
-export interface HalfUser {
-  /** Whose share of the memory for kept bytes the half uses. */
-  readonly tenant: string;
-  /** Gets bytes of the other side. It calls `Half.take` when its socket has taken them. */
-  deliver(bytes: Uint8Array): void;
-  /** The other side sends nothing more. */
-  ended(): void;
-  /** `Half.open` is true again. */
-  mayWrite(): void;
-  /** The other half has taken all bytes of this side, and has seen its end. */
-  flushed(): void;
-  /** The tunnel is over. Called once. @param error unset if both sides have ended, and each has taken everything */
-  over(error?: Error): void;
-  /** Nothing needs the half any more. Called once, after `over`. */
-  gone(): void;
-}
-
 /** Where a half stands, as an attach says it. */
 export interface Position extends Mark {
   /** The bytes before this position have arrived, so the other half goes on sending here. */

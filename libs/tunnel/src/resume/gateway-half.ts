@@ -1,22 +1,23 @@
 import { Backoff } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import { PlaneEnded } from '../errors.ts';
-import type { AttachAnswer, AttachPosition, Carrier, HalfUser } from './carrier.ts';
+import type { AttachAnswer, AttachPosition, Carrier } from './carrier.ts';
 import { Half } from './half.ts';
 
-/** The user of a gateway's half. */
-export interface GatewayHalfUser extends HalfUser {
-  /** Attaches a new carrier to the agent's half. Must call `attachedTo` or `attachFailed` with the request's number, in bounded time. */
-  attach(request: AttachPosition): void;
-  /** Called for each carrier that was lost, before the next attach. */
-  detached(reason: Error): void;
-}
-
 /** The half beside the caller's socket. Only this half attaches new carriers. */
-export class GatewayHalf extends Half<GatewayHalfUser> {
+export abstract class GatewayHalf extends Half {
   protected override get farSide(): 'agent' {
     return 'agent';
   }
+
+  protected override get readsAhead(): boolean {
+    return false;
+  }
+
+  /** Attaches a new carrier to the agent's half. Must call `attachedTo` or `attachFailed` with the request's number, in bounded time. */
+  protected abstract attach(request: AttachPosition): void;
+  /** Called for each carrier that was lost, before the next attach. */
+  protected abstract lostCarrier(reason: Error): void;
 
   /** Unset until an attach fails. */
   #backoff: Backoff | undefined;
@@ -85,7 +86,7 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
    * the carrier must not keep the gateway busy.
    */
   protected override onDetached(reason: Error): void {
-    this.user.detached(reason);
+    this.lostCarrier(reason);
     if (this.#pendingAttach) return;
     const lasted = this.halves.clock.now() - this.#attachedAt >= TUNNEL.carriedMs;
     if (this.progress === this.#progressed || !lasted) {
@@ -115,7 +116,7 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
     if (this.#pendingAttach || this.state === 'gone') return;
     this.#cancelRetry?.();
     this.#pendingAttach = { number: ++this.#number, ...this.position };
-    this.user.attach(this.#pendingAttach);
+    this.attach(this.#pendingAttach);
   }
 
   #disorderOf(answer: AttachAnswer): Error | undefined {

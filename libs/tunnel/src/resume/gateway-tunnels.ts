@@ -16,8 +16,7 @@ import { type AgentName, type AgentSession, agentKey, type ProcessName } from '.
 import { type AgentRoutes, attachThrough } from './attach.ts';
 import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type Resumption } from './carrier.ts';
 import { AgentProcess } from './dead-or-lost.ts';
-import { GatewayHalf, type GatewayHalfUser } from './gateway-half.ts';
-import { HalfStream } from './half-stream.ts';
+import { GatewayHalf } from './gateway-half.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
 
 interface GatewayTunnelsOptions extends ResumeOptions, AgentRoutes {
@@ -38,7 +37,7 @@ export class GatewayTunnels {
   readonly #shared: SharedByTunnels;
   readonly #instance: string;
   /** By agent: its processes that have tunnels. A change of the agent's sessions concerns these tunnels. */
-  readonly #processes = new OpenTable<string, AgentProcess<GatewayEnd>[]>();
+  readonly #processes = new OpenTable<string, AgentProcess<GatewayTunnel>[]>();
   /** Agents whose sessions have changed in this tick of the event loop. */
   readonly #changed = new Set<string>();
 
@@ -75,7 +74,7 @@ export class GatewayTunnels {
     });
   };
 
-  *[Symbol.iterator](): Iterator<GatewayEnd> {
+  *[Symbol.iterator](): Iterator<GatewayTunnel> {
     for (const processes of this.#processes.values()) for (const { tunnels } of processes) yield* tunnels;
   }
 
@@ -91,29 +90,29 @@ export class GatewayTunnels {
     for (const processes of [...this.#processes.values()]) for (const process of processes) process.checkTunnels();
   }
 
-  #begin(dial: DialRequest, session: Established, { ticket, end }: Resumption): GatewayEnd {
+  #begin(dial: DialRequest, session: Established, { ticket, end }: Resumption): GatewayTunnel {
     const process = this.#process({ tenant: dial.tenant, agentId: session.agentId, instance: ticket.instance });
-    const tunnel = new GatewayEnd({ shared: this.#shared, dial, session, secret: ticket.secret, process });
+    const tunnel = new GatewayTunnel({ shared: this.#shared, dial, session, secret: ticket.secret, process });
     process.tunnels.add(tunnel);
     tunnel.start(end.carrier());
     return tunnel;
   }
 
-  #process(name: ProcessName): AgentProcess<GatewayEnd> {
+  #process(name: ProcessName): AgentProcess<GatewayTunnel> {
     const processes = this.#ofAgent(name);
     const known = processes.find(({ name: { instance } }) => instance === name.instance);
     if (known) return known;
     const { directory, halves } = this.#shared;
-    const process = new AgentProcess<GatewayEnd>(name, directory, halves.clock);
+    const process = new AgentProcess<GatewayTunnel>(name, directory, halves.clock);
     this.#processes.set(agentKey(name), [...processes, process]);
     return process;
   }
 
-  #ofAgent(agent: AgentName): readonly AgentProcess<GatewayEnd>[] {
+  #ofAgent(agent: AgentName): readonly AgentProcess<GatewayTunnel>[] {
     return this.#processes.get(agentKey(agent)) ?? [];
   }
 
-  #gone(tunnel: GatewayEnd, process: AgentProcess<GatewayEnd>): void {
+  #gone(tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>): void {
     process.tunnels.delete(tunnel);
     if (process.tunnels.size > 0) return;
     const key = agentKey(tunnel);
@@ -137,7 +136,7 @@ export class GatewayTunnels {
   }
 }
 
-interface GatewayEndOptions {
+interface GatewayTunnelOptions {
   /** The gateway's: the same for all its tunnels. */
   readonly shared: SharedByTunnels;
   readonly dial: DialRequest;
@@ -146,26 +145,25 @@ interface GatewayEndOptions {
   /** Needed to attach: see `ResumeTicket`. */
   readonly secret: string;
   /** The agent's, at the other end. */
-  readonly process: AgentProcess<GatewayEnd>;
+  readonly process: AgentProcess<GatewayTunnel>;
 }
 
 /** What all tunnels of a gateway have in common. */
 interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
   readonly halves: Halves;
-  readonly gone: (tunnel: GatewayEnd, process: AgentProcess<GatewayEnd>) => void;
+  readonly gone: (tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>) => void;
   /** Starts an attach when it is the tenant's turn. */
   readonly attachInTurn: (attach: Attaching) => Promise<void>;
 }
 
-/** A gateway's end of a tunnel that its agent can resume. When it loses its way to the agent's process, it finds another. */
-class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel {
-  override readonly half: GatewayHalf;
+/** The half of one tunnel at a gateway. When it loses its way to the agent's process, it finds another. */
+class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   readonly dial: DialRequest;
   sessionId: string;
   hubId: string;
   moves = 0;
   readonly #shared: SharedByTunnels;
-  readonly #process: AgentProcess<GatewayEnd>;
+  readonly #process: AgentProcess<GatewayTunnel>;
   readonly #secret: string;
   /** Sessions that were tried or lost since the last successful attach. Unset for most tunnels, because there are many tunnels. */
   #tried: Set<string> | undefined;
@@ -181,21 +179,20 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
   #leaveSession: (() => void) | undefined;
 
   /** Call `start` next. */
-  constructor({ shared, dial, session, secret, process }: GatewayEndOptions) {
-    super();
+  constructor({ shared, dial, session, secret, process }: GatewayTunnelOptions) {
+    super(shared.halves);
     this.#shared = shared;
     this.#process = process;
     this.#secret = secret;
     this.dial = dial;
     this.sessionId = session.sessionId;
     this.hubId = session.hubId;
-    this.half = new GatewayHalf(this, shared.halves);
   }
 
   /** @param carrier the stream that the dial was answered on */
-  start(carrier: Carrier): void {
+  override start(carrier: Carrier): void {
     this.#leaveSession = this.#shared.directory.enter(this.sessionId);
-    this.half.start(carrier);
+    super.start(carrier);
     const session = this.#shared.directory.session(this.sessionId);
     // It may have begun to drain, or ended, while the dial was under way.
     if (!session || session.state.draining) this.checkSession();
@@ -213,14 +210,6 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
     return this.#process.name.instance;
   }
 
-  get attached(): boolean {
-    return this.half.attached;
-  }
-
-  get kept(): number {
-    return this.half.kept;
-  }
-
   /** Attaches if the tunnel is detached, and moves to another session if its own is draining or gone. */
   checkSession(sessions: readonly AgentSession[] = this.#process.sessions()): void {
     this.#cancelCheck?.();
@@ -229,19 +218,19 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
     if (!this.attached) {
       // An attach that waits for an agent without sessions would only delay the tunnel's end.
       if (sessions.length === 0) this.#pendingAttach?.abort();
-      this.half.retry();
+      this.retry();
       return;
     }
     const isOwn = ({ record }: AgentSession) => record.sessionId === this.sessionId;
     const stays = sessions.some((session) => isOwn(session) && !session.state.draining);
-    if (!stays && sessions.some((session) => !isOwn(session) && !session.state.draining)) this.half.move();
+    if (!stays && sessions.some((session) => !isOwn(session) && !session.state.draining)) this.move();
   }
 
   get #clock(): Clock {
     return this.#shared.halves.clock;
   }
 
-  detached(reason: Error): void {
+  protected override lostCarrier(reason: Error): void {
     this.#lost ??= { at: this.#clock.now(), reason };
     this.#tryLast(this.sessionId);
     if (reason instanceof HungUp) this.#process.hungUp(this.sessionId);
@@ -249,7 +238,7 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
     this.#shared.observation.events.emit('tunnel:detach', this, reason);
   }
 
-  attach(position: AttachPosition): void {
+  protected override attach(position: AttachPosition): void {
     const { tenant } = this;
     const { observation, attachInTurn } = this.#shared;
     const fault = (error: Error) => void observation.events.emit('fault', 'resume', `agent ${this.agentId}`, error);
@@ -267,7 +256,7 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
     }
     this.#tried = undefined;
     this.#finalReason ??= this.#agentGone();
-    this.#attachFailed(position, this.#finalReason ?? new SessionLost(`there is no way to agent ${this.agentId}`));
+    this.#failed(position, this.#finalReason ?? new SessionLost(`there is no way to agent ${this.agentId}`));
   }
 
   async #attachThrough(
@@ -297,12 +286,12 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
       const { answer, carrier } = await attachThrough(link, session, request, options);
       const through = () => this.#attachedThrough(session.sessionId, session.hubId);
       // The new session may be draining already.
-      if (this.half.attachedTo(position.number, carrier(), answer, through)) this.checkSession();
+      if (this.attachedTo(position.number, carrier(), answer, through)) this.checkSession();
     } catch (thrown) {
       const error = asDialError(thrown);
       if (error.cause instanceof AttachRefused) this.#finalReason = finalOf(error);
       this.#finalReason ??= this.#agentGone();
-      this.#attachFailed(position, this.#finalReason ?? error);
+      this.#failed(position, this.#finalReason ?? error);
     } finally {
       if (this.#pendingAttach === signal) this.#pendingAttach = undefined;
     }
@@ -321,8 +310,8 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
     return undefined;
   }
 
-  #attachFailed({ number }: AttachPosition, error: Error): void {
-    this.half.attachFailed(number, error, this.#finalReason !== undefined);
+  #failed({ number }: AttachPosition, error: Error): void {
+    this.attachFailed(number, error, this.#finalReason !== undefined);
     // The move failed. It may succeed later.
     if (this.attached && !this.#over)
       this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
@@ -353,7 +342,7 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
     observation.events.emit('tunnel:attach', this, paused);
   }
 
-  override gone(): void {
+  protected override gone(): void {
     this.#over = true;
     this.#cancelCheck?.();
     this.#leaveSession?.();

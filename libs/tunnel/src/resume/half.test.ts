@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { SharedBudget } from '@isthmus/runtime';
+import type { EndUser } from '../end.ts';
 import { HungUp, SessionLost } from '../errors.ts';
 import { SeededTime } from '../testing/channel.ts';
 import { RecordingCarrier } from '../testing/index.ts';
@@ -11,27 +13,58 @@ import { halvesOf } from './halves.ts';
 
 const LIMIT = 1_000_000;
 
-function recorded() {
+class AgentEnd extends AgentHalf {
+  readonly tenant = 'acme';
+  told: string[] = [];
+
+  protected override gone(): void {
+    this.told.push('gone');
+  }
+}
+
+class GatewayEnd extends GatewayHalf {
+  readonly tenant = 'acme';
+  told: string[] = [];
+  readonly asked: AttachPosition[] = [];
+
+  protected override attach(request: AttachPosition): void {
+    this.asked.push(request);
+  }
+
+  protected override lostCarrier(): void {}
+
+  protected override gone(): void {
+    this.told.push('gone');
+  }
+}
+
+function setUp() {
   const told: string[] = [];
-  const user = {
-    tenant: 'acme',
-    deliver: (bytes: Uint8Array) => void told.push(`${Buffer.from(bytes)}`),
-    ended: () => void told.push('end'),
-    mayWrite: () => void told.push('may write'),
-    flushed: () => {},
-    over: (error?: Error) => void told.push(`over: ${error?.message ?? 'clean'}`),
-    gone: () => void told.push('gone'),
+  const user: EndUser = {
+    onData: (bytes) => void told.push(`${Buffer.from(bytes)}`),
+    onEnd: () => void told.push('end'),
+    onDrain: () => void told.push('may write'),
+    onClose: (failure) => void told.push(`over: ${failure?.message ?? 'clean'}`),
   };
   const time = new SeededTime(1);
   const halves = halvesOf({ timeoutMs: 15_000, budget: new SharedBudget(0) }, time, LIMIT, LIMIT);
-  const carrier = new RecordingCarrier();
-  return { told, time, user, halves, carrier };
+  return { told, time, user, halves, carrier: new RecordingCarrier() };
+}
+
+/** Has an end told what comes, and begins with a carrier. */
+function begun<End extends AgentEnd | GatewayEnd>(
+  half: End,
+  { told, user, carrier }: Pick<ReturnType<typeof setUp>, 'told' | 'user' | 'carrier'>,
+): End {
+  half.told = told;
+  half.use(user);
+  half.start(carrier);
+  return half;
 }
 
 function agentHalf() {
-  const { user, halves, ...rest } = recorded();
-  const half = new AgentHalf(user, halves);
-  half.start(rest.carrier);
+  const { user, halves, ...rest } = setUp();
+  const half = begun(new AgentEnd(halves), { user, ...rest });
   const attach = (request: Partial<AttachPosition>) => {
     const next = new RecordingCarrier();
     let answer: AttachAnswer | undefined;
@@ -45,12 +78,9 @@ function agentHalf() {
 }
 
 function gatewayHalf() {
-  const { user, halves, ...rest } = recorded();
-  const asked: AttachPosition[] = [];
-  const attach = (request: AttachPosition) => void asked.push(request);
-  const half = new GatewayHalf({ ...user, attach, detached() {} }, halves);
-  half.start(rest.carrier);
-  return { ...rest, half, asked };
+  const { user, halves, ...rest } = setUp();
+  const half = begun(new GatewayEnd(halves), { user, ...rest });
+  return { ...rest, half, asked: half.asked };
 }
 
 const refused = (final: boolean, message: RegExp) => (error: unknown) =>
@@ -61,34 +91,30 @@ test('the agent goes on where the gateway has got to, and the old carrier is not
   half.write(Buffer.from('hello'));
   half.data(carrier, Buffer.from('abc'));
   const { next, answer } = attach({ received: 2 });
-  assert.deepEqual(answer, { received: 3, taken: 0, from: 2 });
+  assert.deepEqual(answer, { received: 3, taken: 3, from: 2 });
   assert.deepEqual([carrier.told, next.told], [['data hello', 'drop'], ['data llo']]);
   half.data(carrier, Buffer.from('late'));
   half.data(next, Buffer.from('d'));
-  assert.deepEqual(told, ['abc', 'may write', 'd']);
+  assert.deepEqual(told, ['abc', 'd']);
 });
 
 test('each half MiB that is taken is acknowledged at once, however large the window of the stream is', () => {
   const { half, carrier } = agentHalf();
   carrier.consume = () => false;
   const chunk = Buffer.alloc(128 * 1024);
-  for (let count = 1; count <= 10; count++) {
-    half.data(carrier, chunk);
-    half.take(chunk.length);
-  }
+  for (let count = 1; count <= 10; count++) half.data(carrier, chunk);
   assert.deepEqual(carrier.marks, [{ taken: 512 * 1024 }, { taken: 1024 * 1024 }]);
 });
 
 test('tunnels that take bytes at the same time leave fewer unacknowledged each', () => {
-  const { user, halves } = recorded();
+  const { halves, ...rest } = setUp();
   const carriers = Array.from({ length: 100 }, () => {
-    const [half, carrier] = [new AgentHalf(user, halves), new RecordingCarrier()];
+    const carrier = new RecordingCarrier();
+    const half = begun(new AgentEnd(halves), { ...rest, carrier });
     carrier.consume = () => false;
-    half.start(carrier);
-    half.data(carrier, Buffer.alloc(100 * 1024));
-    half.take(60 * 1024);
+    half.data(carrier, Buffer.alloc(60 * 1024));
     assert.deepEqual(carrier.marks, []);
-    half.take(40 * 1024);
+    half.data(carrier, Buffer.alloc(40 * 1024));
     return carrier;
   });
   // So 2 MiB in all, as long as each may have 64 KiB.
@@ -124,12 +150,11 @@ test('an agent whose destination failed while there was no carrier tells the rea
 
 test('bytes that were taken are acknowledged with the window, when asked, or after a quarter of a second', () => {
   const { half, carrier, time } = agentHalf();
-  half.data(carrier, Buffer.alloc(200_000));
-  half.take(65_535);
+  half.data(carrier, Buffer.alloc(65_535));
   assert.deepEqual(carrier.marks, []);
-  half.take(1);
+  half.data(carrier, Buffer.alloc(1));
   assert.deepEqual(carrier.marks, [{ taken: 65_536 }]);
-  half.take(10);
+  half.data(carrier, Buffer.alloc(10));
   time.run(249);
   assert.equal(carrier.marks.length, 1);
   time.run(250);
@@ -138,17 +163,15 @@ test('bytes that were taken are acknowledged with the window, when asked, or aft
 
 test('a writer waits while the other half lets too much wait, and while there is no carrier', () => {
   const { half, carrier, asked, told } = gatewayHalf();
-  half.write(Buffer.alloc(LIMIT));
-  assert.deepEqual([half.open, half.kept], [false, LIMIT]);
+  assert.equal(half.write(Buffer.alloc(LIMIT)), false);
+  assert.deepEqual([half.open, half.kept, half.writableLength], [false, LIMIT, LIMIT]);
   half.mark(carrier, { taken: 1 });
   assert.deepEqual([half.open, half.kept, told], [true, LIMIT - 1, ['may write']]);
   half.lost(carrier, new Error('the link was lost'));
-  assert.equal(half.open, false);
-  half.attachedTo((asked[0] as AttachPosition).number, new RecordingCarrier(), {
-    received: LIMIT,
-    taken: LIMIT,
-    from: 0,
-  });
+  assert.deepEqual([half.open, half.write(Buffer.alloc(LIMIT / 4))], [false, false]);
+  const sent = 1.25 * LIMIT;
+  const answer = { received: sent, taken: sent, from: 0 };
+  half.attachedTo((asked[0] as AttachPosition).number, new RecordingCarrier(), answer);
   assert.deepEqual([half.open, half.kept, told], [true, 0, ['may write', 'may write']]);
 });
 
@@ -220,14 +243,8 @@ test('an attach that fails while the old carrier carries changes nothing', () =>
   assert.deepEqual(told, ['abc']);
 });
 
-test('the end is told before the tunnel is over, also to a socket that takes bytes at once', () => {
-  const { user, halves, carrier, told } = recorded();
-  const deliver = (bytes: Uint8Array) => {
-    user.deliver(bytes);
-    half.take(bytes.length);
-  };
-  const half = new AgentHalf({ ...user, deliver }, halves);
-  half.start(carrier);
+test('the end is told before the tunnel is over', () => {
+  const { half, carrier, told } = agentHalf();
   half.finish();
   half.mark(carrier, { taken: 1, final: 3 });
   half.data(carrier, Buffer.from('abc'));
@@ -308,7 +325,11 @@ test('a half that breaks the rules of a carrier ends the tunnel', () => {
 });
 
 test('what earlier carriers brought leaves less room for the next one, which is replaced once there is room again', () => {
-  const { half, carrier, asked, time } = gatewayHalf();
+  const { halves, time, carrier, told, user } = setUp();
+  const onData = () => half.pause();
+  const half = begun(new GatewayEnd(halves), { told, carrier, user: { ...user, onData } });
+  const { asked } = half;
+  half.pause();
   const chunk = Buffer.alloc(LIMIT / 5);
   const attached = (received: number) => {
     time.run(time.now() + 1500);
@@ -327,11 +348,99 @@ test('what earlier carriers brought leaves less room for the next one, which is 
   }
   half.data(last, chunk);
   const asks = asked.length;
-  half.take(chunk.length);
+  for (let count = 1; count <= 2; count++) half.resume();
   assert.deepEqual([last.told, asked.length], [['drop'], asks]);
   const next = attached(2 * chunk.length);
   assert.equal(asked.at(-1)?.received, 2 * chunk.length);
   half.data(next, chunk);
-  assert.equal(half.untaken, 2 * chunk.length);
+  assert.equal(half.untaken, chunk.length);
   assert.deepEqual(next.told, []);
+});
+
+test('the end of a tunnel tells how far its bytes have come', () => {
+  const { half, carrier } = agentHalf();
+  half.write(Buffer.from('hello'));
+  half.finish();
+  assert.equal(half.progress, 0);
+  half.mark(carrier, { taken: 3 });
+  assert.equal(half.progress, 3);
+});
+
+test('what came before there was a user waits for it, and only then is the end taken', async () => {
+  const { told, halves, carrier, user } = setUp();
+  const half = new AgentEnd(halves);
+  half.start(carrier);
+  half.data(carrier, Buffer.from('hel'));
+  half.data(carrier, Buffer.from('lo'));
+  half.mark(carrier, { taken: 0, final: 5 });
+  half.finish();
+  assert.deepEqual(carrier.marks, [{ taken: 0, final: 0 }]);
+  half.use(user);
+  assert.deepEqual(told, []);
+  await setImmediate();
+  assert.deepEqual(told, ['hello', 'end']);
+  assert.deepEqual(carrier.marks.at(-1), { taken: 6, final: 0 });
+});
+
+test('a user that has paused gets neither bytes nor the end, and what it takes later is acknowledged then', () => {
+  const { half, carrier, told } = agentHalf();
+  half.pause();
+  half.data(carrier, Buffer.from('tail'));
+  half.mark(carrier, { taken: 0, final: 4 });
+  half.finish();
+  assert.deepEqual([told, half.untaken], [[], 4]);
+  half.resume();
+  assert.deepEqual([told, half.untaken], [['tail', 'end'], 0]);
+  assert.deepEqual(carrier.marks.at(-1), { taken: 5, final: 0 });
+});
+
+test('it has finished once the other half has got everything, and is gone once both have said so', () => {
+  const { half, carrier, told } = agentHalf();
+  half.write(Buffer.from('bye'));
+  half.finish();
+  half.whenFinished(() => void told.push('finished'));
+  half.mark(carrier, { taken: 3 });
+  assert.deepEqual(told, []);
+  half.mark(carrier, { taken: 4 });
+  assert.deepEqual(told, ['finished']);
+  half.mark(carrier, { taken: 4, final: 0 });
+  half.ended(carrier);
+  assert.deepEqual(told, ['finished', 'end', 'over: clean', 'gone']);
+});
+
+test('an end that is closed before both sides have ended aborts the tunnel', () => {
+  const { half, carrier, told } = agentHalf();
+  half.close();
+  assert.deepEqual([carrier.told, told], [['abort it went away'], ['over: it went away', 'gone']]);
+});
+
+test('a tunnel that ended in good order while it was detached is not aborted', () => {
+  const { half, carrier, told } = agentHalf();
+  half.finish();
+  half.mark(carrier, { taken: 1 });
+  half.pause();
+  half.data(carrier, Buffer.from('tail'));
+  half.mark(carrier, { taken: 1, final: 4 });
+  half.lost(carrier, new Error('the link was lost'));
+  half.resume();
+  half.close();
+  assert.deepEqual(told, ['tail', 'end', 'over: clean']);
+  const next = new RecordingCarrier();
+  half.attach({ number: 1, received: 0, taken: 1 }, () => next);
+  assert.ok(
+    next.marks.some(({ taken }) => taken === 5),
+    JSON.stringify(next.told),
+  );
+});
+
+test('an agent reads ahead of a carrier that takes nothing, and a gateway so far as one write waits', () => {
+  for (const [{ half, carrier }, most] of [
+    [agentHalf(), LIMIT],
+    [gatewayHalf(), 128 * 1024],
+  ] as const) {
+    carrier.drained = false;
+    const chunk = Buffer.alloc(64 * 1024);
+    while (half.write(chunk) && half.kept < 2 * LIMIT) {}
+    assert.ok(half.kept >= most && half.kept <= most + 128 * 1024 + chunk.length, `${half.kept}`);
+  }
 });

@@ -1,7 +1,10 @@
+import { RUNTIME, Waiting } from '@isthmus/runtime';
 import type { Due } from '../deadlines.ts';
 import { TUNNEL } from '../defaults.ts';
+import type { TunnelEnd } from '../dial.ts';
+import type { EndUser, UsedEnd } from '../end.ts';
 import { PlaneEnded, SessionLost } from '../errors.ts';
-import type { Carrier, CarrierUser, HalfUser, Mark, Position } from './carrier.ts';
+import type { Carrier, CarrierUser, Mark, Position } from './carrier.ts';
 import { waitAfter } from './dead-or-lost.ts';
 import { acknowledgedAtOnce } from './halves.ts';
 import { Positions } from './positions.ts';
@@ -15,46 +18,68 @@ import { Positions } from './positions.ts';
 type State = 'running' | 'complete' | 'aborted' | 'gone';
 
 /**
- * One half of a tunnel that outlives its carriers. It keeps the bytes that it has sent until the socket at the other end has taken them. A
- * new carrier first sends them again, and then goes on. A half does no I/O. docs/RESUME.md says how two halves work together.
+ * One half of a tunnel that outlives its carriers: the tunnel's end here, and so what its socket is joined with. It keeps the bytes that it has
+ * sent until the socket at the other end has taken them. A new carrier first sends them again, and then goes on. A half does no I/O.
+ * docs/RESUME.md says how two halves work together.
  */
-export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> implements CarrierUser, Due {
+export abstract class Half extends Positions implements TunnelEnd, UsedEnd, CarrierUser, Due {
+  readonly halfOpen = true;
   /** For the sweep. */
   before: Due | undefined;
   behind: Due | undefined;
   due = Number.POSITIVE_INFINITY;
   #state: State = 'running';
-  /** Whether the user waits for `HalfUser.mayWrite`. */
+  /** Who is told what comes. Unset before `use`, and again once it was told that the tunnel is over. */
+  #user: EndUser | undefined;
+  /** Whether the user wants what comes. */
+  #flows = false;
+  /** What has come and waits for the user. */
+  #waiting: Waiting | undefined;
+  /** Bytes that the user has got of it, and that do not count as taken yet. */
+  #delivered = 0;
+  /** Whether the user was told the other side's end. */
+  #endTold = false;
+  /** Whether the other half has taken all bytes of this side, and its end, or never will. */
+  #finished = false;
+  /** Whether the tunnel is over for the user, and why. Waits for `use` if need be. */
+  #closed: { readonly failure: Error | undefined } | undefined;
+  /** Called once it is finished, and once it is over for the user. */
+  #whenFinished: (() => void) | undefined;
+  #left: (() => void) | undefined;
+  /** Bytes that were written since the carrier had room. */
+  #queued = 0;
+  /** Whether the user waits for room, the half for its carrier to be open, and then for the tunnel's turn on its link. */
+  #userWaits = false;
   #writerWaits = false;
+  #awaitsTurn = false;
   /** Whether there was no room for bytes of the carrier. It left them and all behind them, and another carrier must bring them again. */
   #leftBytes = false;
-  /** Whether `HalfUser.flushed` was called. */
-  #flushed = false;
   /** Waits until the other half has taken everything. */
   #taken: (() => void) | undefined;
   /** When the half ends, and why, unless it hears of the other one before. Set by the loss of a carrier, and once the tunnel is complete. */
   #deadline: { readonly at: number; readonly reason?: Error } | undefined;
 
-  /** Whether the user may write. */
-  get open(): boolean {
-    return this.carrier?.drained === true && !this.full;
+  // As `TunnelEnd`.
+
+  get half(): this {
+    return this;
   }
 
-  /**
-   * Whether the user may write although the carrier takes no more now: so far as each tunnel may always keep. A destination's reset discards what
-   * has not been read of it, so an agent reads ahead.
-   */
-  get hasKeepingRoom(): boolean {
-    return this.outgoing.unacknowledged < this.halves.keeping.base;
+  get stream(): never {
+    throw new Error('the end of this tunnel is a half, and no stream');
+  }
+
+  /** Whether what is written leaves at once, or may wait here however long. */
+  get open(): boolean {
+    return this.carrier?.drained === true && !this.full;
   }
 
   get attached(): boolean {
     return this.carrier !== undefined;
   }
 
-  /** Whether the user may still end the tunnel. */
-  get running(): boolean {
-    return this.#state === 'running';
+  get detached(): boolean {
+    return this.carrier === undefined;
   }
 
   /** Begins with the stream that the dial was answered on. */
@@ -65,48 +90,62 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
 
   // What the user says.
 
+  use(user: EndUser): void {
+    this.#user = user;
+    this.#flows = true;
+    if (this.#waiting || this.incoming.ended || this.#closed) queueMicrotask(() => this.#tell());
+  }
+
   /**
-   * Sends bytes. A write may exceed the limit, if `open` became false while it was under way.
+   * Sends bytes. They go on their way, or wait for it, however many there are: a write may exceed the limit.
    * @throws RangeError if it exceeds twice `Keeping.most`, because the other half accepts no more
    */
-  write(bytes: Uint8Array): void {
-    const outgoing = this.outgoing;
-    if (this.#state !== 'running' || outgoing.ended) return;
-    const { most } = this.halves.keeping;
+  write(bytes: Uint8Array): boolean {
+    const { outgoing, halves } = this;
+    if (this.#state !== 'running' || outgoing.ended || bytes.length === 0) return true;
+    const { most, ahead } = halves.keeping;
     if (outgoing.unacknowledged + bytes.length > 2 * most)
       throw new RangeError(
         `${bytes.length} bytes were written with ${outgoing.unacknowledged} unacknowledged: the most is ${most}`,
       );
-    outgoing.add(bytes);
-    this.carrier?.data(bytes);
+    const kept = outgoing.add(bytes);
+    this.carrier?.data(kept);
     this.askIfFull();
-    this.#writerWaits ||= !this.open;
+    const isOpen = this.open;
+    if (!isOpen) this.#writerWaits = true;
+    if ((isOpen && !this.#awaitsTurn) || this.readsAhead) return true;
+    this.#queued += bytes.length;
+    this.#userWaits = this.#queued >= ahead;
+    return !this.#userWaits;
   }
 
-  /** The user sends nothing more. */
   finish(): void {
     if (this.#state !== 'running' || this.outgoing.ended) return;
     this.outgoing.ended = true;
     this.sendMark();
   }
 
-  /** The user's socket has taken this many of the delivered bytes. */
-  take(bytes: number): void {
-    if (this.#state !== 'running' || bytes === 0) return;
-    const fresh = this.incoming.take(bytes);
-    if (this.incoming.ofEarlier === 0) this.shrinkReceiveLimit();
-    this.#acknowledge(fresh > 0 && this.carrier?.consume(fresh) === true);
-    const carrier = this.carrier;
-    if (carrier && this.#leftBytes && this.hasRoom) this.#replace(carrier, 'there is room again for what it left');
+  pause(): void {
+    this.#flows = false;
   }
 
-  /** Calls `next.writeMore` when it is the tunnel's turn. While there is no carrier, wait for `HalfUser.mayWrite`, which follows the next one. */
-  awaitTurn(next: { writeMore(): void }): void {
-    this.carrier?.awaitTurn(next);
+  resume(): void {
+    if (this.#flows) return;
+    this.#flows = true;
+    this.#tell();
+  }
+
+  get writableLength(): number {
+    return Math.min(this.#queued, this.outgoing.unacknowledged);
+  }
+
+  whenFinished(then: () => void): void {
+    if (this.#finished) then();
+    else this.#whenFinished = then;
   }
 
   /** Calls back once the other half has taken everything that was sent; at once if the tunnel has ended. */
-  whenTaken(then: () => void): void {
+  whenDelivered(then: () => void): void {
     const outgoing = this.outgoing;
     if (this.#state !== 'running' || outgoing.unacknowledged === 0) {
       then();
@@ -117,9 +156,25 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     this.sendMark();
   }
 
-  /** Ends the tunnel, for the other half too. Does nothing once the tunnel is complete. */
+  /** Called for one counter at most. */
+  whenLeft(left: () => void): void {
+    if (this.#closed) left();
+    else this.#left = left;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    // A tunnel that has ended both ways is complete, even if the other half cannot be told yet.
+    if (this.#state === 'running' && !(this.#endTold && this.#finished)) this.abort(new Error('it went away'));
+    else this.#close(undefined);
+  }
+
+  /** Ends the tunnel, for the other half too. Once the tunnel is complete, it is over for the user alone. */
   abort(reason: Error): void {
-    if (this.#state !== 'running') return;
+    if (this.#state !== 'running') {
+      this.#close(reason);
+      return;
+    }
     const carrier = this.carrier;
     if (carrier) {
       carrier.abort(reason);
@@ -128,7 +183,88 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     }
     this.#state = 'aborted';
     this.onAborted(reason);
-    this.#tellOver(reason);
+    this.#over(reason);
+  }
+
+  // What the user is told.
+
+  /** Tells what has waited, as far as the user wants it. */
+  #tell(): void {
+    const waiting = this.#waiting;
+    while (this.#flows && waiting && waiting.length > 0 && !this.#closed) {
+      const piece = waiting.shift() as Uint8Array;
+      this.#delivered += piece.length;
+      this.#user?.onData(piece);
+    }
+    if (waiting?.length === 0) this.#waiting = undefined;
+    this.#tellEnd();
+    // Not before, because a window that opens as a slow reader takes a little of it would grow as a fast reader's does.
+    if (!this.#waiting) this.#takeDelivered();
+    if (this.#closed) this.#tellClosed(this.#closed.failure);
+  }
+
+  #takeDelivered(): void {
+    const bytes = this.#delivered;
+    this.#delivered = 0;
+    this.#take(bytes);
+  }
+
+  #deliver(bytes: Uint8Array): void {
+    if (this.#flows && !this.#waiting) {
+      this.#user?.onData(bytes);
+      this.#take(bytes.length);
+    } else {
+      this.#waiting ??= new Waiting();
+      this.#waiting.push(bytes);
+    }
+  }
+
+  #tellEnd(): void {
+    if (!this.incoming.ended || this.#endTold || this.#waiting || !this.#flows || this.#closed) return;
+    this.#endTold = true;
+    this.#user?.onEnd();
+    this.#closeIfEnded();
+  }
+
+  #finish(): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    const then = this.#whenFinished;
+    this.#whenFinished = undefined;
+    then?.();
+    this.#closeIfEnded();
+  }
+
+  #closeIfEnded(): void {
+    if (this.#endTold && this.#finished) this.#close(undefined);
+  }
+
+  #close(failure: Error | undefined): void {
+    if (this.#closed) return;
+    this.#closed = { failure };
+    this.#waiting = undefined;
+    this.#taken = undefined;
+    this.#whenFinished = undefined;
+    this.#tellClosed(failure);
+    this.#left?.();
+    this.#left = undefined;
+  }
+
+  /** The half may stay for a while, for the other half. It keeps neither the user nor its socket. */
+  #tellClosed(failure: Error | undefined): void {
+    const user = this.#user;
+    this.#user = undefined;
+    user?.onClose(failure);
+  }
+
+  /** The user's socket has taken this many of the delivered bytes. */
+  #take(bytes: number): void {
+    if (this.#state !== 'running' || bytes === 0) return;
+    const fresh = this.incoming.take(bytes);
+    if (this.incoming.ofEarlier === 0) this.shrinkReceiveLimit();
+    this.#acknowledge(fresh > 0 && this.carrier?.consume(fresh) === true);
+    const carrier = this.carrier;
+    if (carrier && this.#leftBytes && this.hasRoom) this.#replace(carrier, 'there is room again for what it left');
   }
 
   // What the carrier brings. Earlier carriers are ignored.
@@ -149,13 +285,13 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
       return;
     }
     this.#clearDeadline();
-    this.user.deliver(again > 0 ? bytes.subarray(again) : bytes);
+    this.#deliver(again > 0 ? bytes.subarray(again) : bytes);
     this.#endIncoming();
   }
 
   mark(carrier: Carrier, mark: Mark): void {
     if (carrier !== this.carrier || this.#state === 'gone') return;
-    const before = this.outgoing.acknowledged;
+    const before = this.outgoing.acknowledgedWithEnd;
     const fault = mark.taken < before ? `it took ${mark.taken} bytes, after ${before}` : this.faultOf(mark);
     if (fault !== undefined) {
       this.#violated(fault);
@@ -191,6 +327,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     if (carrier !== this.carrier || this.#state === 'gone') return;
     this.carrier = undefined;
     this.#writerWaits = true;
+    this.#awaitsTurn = false;
     this.#expireAfter(waitAfter(reason, this.farSide, this.halves.timeoutMs), reason);
     this.onDetached(reason);
   }
@@ -213,6 +350,10 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
   protected abstract onDetached(reason: Error): void;
   /** The user has ended the tunnel, and there is no carrier to tell the other half. */
   protected abstract onAborted(reason: Error): void;
+  /** Nothing needs the half any more. Called once, after it is over for the user. */
+  protected abstract gone(): void;
+  /** Whether more may be written although the carrier takes none now. */
+  protected abstract get readsAhead(): boolean;
 
   protected get state(): State {
     return this.#state;
@@ -233,9 +374,10 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     for (const chunk of outgoing.chunks()) carrier.data(chunk);
     // The writer may have been waiting for its turn on the old carrier.
     this.#writerWaits = true;
+    this.#awaitsTurn = false;
     this.sendMark();
     // A mark on the old carrier may have acknowledged more already.
-    this.#applyMark({ taken: Math.max(taken, outgoing.acknowledged), ...(final !== undefined && { final }) });
+    this.#applyMark({ taken: Math.max(taken, outgoing.acknowledgedWithEnd), ...(final !== undefined && { final }) });
     carrier.deliverTo(this);
   }
 
@@ -243,7 +385,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
   protected giveUp(reason: Error): void {
     if (this.#state === 'running') {
       this.#state = 'aborted';
-      this.#tellOver(reason);
+      this.#over(reason);
     }
     this.disappear();
   }
@@ -255,13 +397,15 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     this.halves.sweep.leave(this);
     this.shrinkKeepLimit();
     this.shrinkReceiveLimit();
-    this.user.gone();
+    this.gone();
   }
 
-  #tellOver(reason: Error | undefined): void {
+  /** The tunnel is over. @param reason unset if both sides have ended, and each has taken everything */
+  #over(reason: Error | undefined): void {
     this.outgoing.release(this.outgoing.to);
     this.shrinkKeepLimit();
-    this.user.over(reason);
+    if (reason) this.#close(reason);
+    else this.#finish();
   }
 
   /**
@@ -281,23 +425,21 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
   #applyMark({ taken, final, ask = 0 }: Mark): void {
     const [incoming, outgoing] = [this.incoming, this.outgoing];
     outgoing.acknowledge(taken);
-    if (outgoing.unacknowledged === 0) this.shrinkKeepLimit();
-    incoming.asked = Math.max(incoming.asked, ask);
+    const isAll = outgoing.acknowledged === outgoing.to;
+    if (isAll) this.shrinkKeepLimit();
+    if (ask > incoming.asked) incoming.asked = ask;
     if (incoming.isAsked) this.sendMark();
     if (final !== undefined && incoming.final === undefined) {
       incoming.final = final;
       this.#endIncoming();
     }
     this.#wakeWriter();
-    if (outgoing.done && !this.#flushed && this.#state === 'running') {
-      this.#flushed = true;
-      this.user.flushed();
-    }
+    if (outgoing.done && this.#state === 'running') this.#finish();
     this.#completeIfDone();
-    if (outgoing.unacknowledged > 0) return;
+    if (!isAll || !this.#taken) return;
     const then = this.#taken;
     this.#taken = undefined;
-    then?.();
+    then();
   }
 
   /** The other half was heard: the carrier works. */
@@ -328,16 +470,31 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
   #endIncoming(): void {
     const incoming = this.incoming;
     if (incoming.received !== incoming.final || incoming.ended || this.#state !== 'running') return;
-    incoming.ended = true;
-    this.user.ended();
+    incoming.end();
+    this.#tellEnd();
     this.#acknowledge(false);
   }
 
   #wakeWriter(): void {
+    if (!this.#writerWaits) return;
     this.askIfFull();
-    if (!this.#writerWaits || !this.open || this.#state !== 'running') return;
+    if (this.#awaitsTurn || !this.open || this.#state !== 'running') return;
     this.#writerWaits = false;
-    this.user.mayWrite();
+    // What a bulk writer writes next waits until it is the tunnel's turn on its link.
+    this.#awaitsTurn = this.#queued >= RUNTIME.bulkWriteBytes;
+    if (this.#awaitsTurn) this.carrier?.awaitTurn(this);
+    else this.writeMore();
+  }
+
+  /** It is the tunnel's turn. */
+  writeMore(): void {
+    this.#awaitsTurn = false;
+    this.#writerWaits = !this.open;
+    if (this.#writerWaits) return;
+    this.#queued = 0;
+    if (!this.#userWaits) return;
+    this.#userWaits = false;
+    this.#user?.onDrain();
   }
 
   /** Completes the tunnel once each side has taken everything and seen the other's end. @returns whether it did so now */
@@ -350,7 +507,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     const last = incoming.untold > 0 ? this.newestMark : undefined;
     incoming.told = incoming.takenWithEnd;
     carrier.end(last);
-    this.#tellOver(undefined);
+    this.#over(undefined);
     return true;
   }
 

@@ -34,7 +34,8 @@ export function halvesOf(
   base = bufferSizes.kept,
   most = TUNNEL.keptMostBytes,
 ): Halves {
-  return { clock, timeoutMs, keeping: { base, most, budget }, sweep: new Deadlines(clock) };
+  const keeping = { base, most, budget, ahead: Math.min(bufferSizes.ahead, base) };
+  return { clock, timeoutMs, keeping, sweep: new Deadlines(clock) };
 }
 
 /** How many bytes the tunnels of a process may keep. */
@@ -45,6 +46,8 @@ interface Keeping {
   readonly most: number;
   /** What all tunnels together may keep beyond `base` each. */
   readonly budget: SharedBudget;
+  /** What may be written beyond the limit, or ahead of a carrier that has no room, before the writer has to wait. */
+  readonly ahead: number;
 }
 
 /** How many bytes one half may keep, or hold. It grows when they are reached, as long as the process has room. */

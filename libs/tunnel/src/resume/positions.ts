@@ -1,22 +1,22 @@
 import { Packing } from '@isthmus/runtime';
-import type { Carrier, HalfUser, Mark, Position } from './carrier.ts';
+import type { Carrier, Mark, Position } from './carrier.ts';
 import { GrowingLimit, type Halves } from './halves.ts';
 
 /** How far both directions of a half have got, and the marks that tell the other half. `Half` has the rest of its life. */
-export abstract class Positions<O extends HalfUser> {
-  protected readonly user: O;
+export abstract class Positions {
+  /** Whose share of the memory for kept bytes the half uses. */
+  abstract readonly tenant: string;
   protected readonly halves: Halves;
   protected readonly outgoing = new Outgoing();
   protected readonly incoming = new Incoming();
   /** Unset while the half is detached. */
   protected carrier: Carrier | undefined;
-  /** How many bytes may be unacknowledged before the user has to wait. Unset until `Keeping.base` is reached, which is rare. */
+  /** How many bytes may be unacknowledged before the writer has to wait. Unset until `Keeping.base` is reached, which is rare. */
   #keepLimit: GrowingLimit | undefined;
   /** How many may wait here untaken while some of them are of earlier carriers. Unset until that many wait, which is rare. */
   #receiveLimit: GrowingLimit | undefined;
 
-  constructor(user: O, halves: Halves) {
-    this.user = user;
+  constructor(halves: Halves) {
     this.halves = halves;
   }
 
@@ -40,16 +40,17 @@ export abstract class Positions<O extends HalfUser> {
   }
 
   protected get newestMark(): Mark {
-    const { ended, to, asks, ask } = this.outgoing;
+    const { ended, to, acknowledged, ask } = this.outgoing;
     const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: this.incoming.takenWithEnd };
     if (ended) mark.final = to;
-    if (asks) mark.ask = ask;
+    if (ask > acknowledged) mark.ask = ask;
     return mark;
   }
 
   /** Whether the other half must acknowledge bytes before more may be written. */
   protected get full(): boolean {
-    return this.outgoing.unacknowledged >= (this.#keepLimit?.bytes ?? this.halves.keeping.base);
+    const { to, acknowledged } = this.outgoing;
+    return to - acknowledged >= (this.#keepLimit?.bytes ?? this.halves.keeping.base);
   }
 
   /** Returns why the other half's positions cannot be true. */
@@ -74,7 +75,7 @@ export abstract class Positions<O extends HalfUser> {
     const base = keeping.base / 2;
     if (this.incoming.ofEarlier === 0) return true;
     while (this.untaken + bytes > (this.#receiveLimit?.bytes ?? base)) {
-      this.#receiveLimit ??= new GrowingLimit({ ...keeping, base }, this.user.tenant);
+      this.#receiveLimit ??= new GrowingLimit({ ...keeping, base }, this.tenant);
       if (!this.#receiveLimit.grow()) return false;
     }
     return true;
@@ -95,8 +96,8 @@ export abstract class Positions<O extends HalfUser> {
   protected askIfFull(): void {
     const { outgoing } = this;
     if (!this.full || this.carrier?.drained === false) return;
-    this.#keepLimit ??= new GrowingLimit(this.halves.keeping, this.user.tenant);
-    if (this.#keepLimit.grow() || outgoing.asks) return;
+    this.#keepLimit ??= new GrowingLimit(this.halves.keeping, this.tenant);
+    if (this.#keepLimit.grow() || outgoing.ask > outgoing.acknowledged) return;
     outgoing.ask = outgoing.to;
     this.sendMark();
   }
@@ -125,41 +126,39 @@ interface KeptChunk {
 export class Outgoing {
   /** Whether nothing follows the bytes so far. */
   ended = false;
-  /** What the other half says that its socket has taken. One more than all bytes once the socket has seen the end, too. */
+  /** How many bytes the other half says that its socket has taken. */
   acknowledged = 0;
+  /** Whether the other half has taken everything, and the end. */
+  done = false;
   /** The last position that this half has asked about (`Mark.ask`). */
   ask = 0;
   #first: KeptChunk | undefined;
   #last: KeptChunk | undefined;
   /** Set while something is kept. */
   #packing: Packing | undefined;
-  /** The position of the first byte kept, and the one behind the last. */
-  #from = 0;
-  #to = 0;
-
   /** The position of the first byte kept. */
-  get from(): number {
-    return this.#from;
-  }
-
+  from = 0;
   /** The position behind the last byte. */
-  get to(): number {
-    return this.#to;
-  }
+  to = 0;
 
   /** How many are kept. */
   get bytes(): number {
-    return this.#to - this.#from;
+    return this.to - this.from;
   }
 
-  add(chunk: Uint8Array): void {
-    if (chunk.length === 0) return;
-    this.#to += chunk.length;
+  /** @param chunk not empty @returns the chunk, as it is kept */
+  add(chunk: Uint8Array): Uint8Array {
+    this.to += chunk.length;
     this.#packing ??= new Packing();
     const last = this.#last;
     const more = last && this.#packing.extend(last.chunk, chunk);
-    if (more) last.chunk = more;
-    else this.#push(this.#packing.begin(chunk));
+    if (more) {
+      last.chunk = more;
+      return more.subarray(more.length - chunk.length);
+    }
+    const begun = this.#packing.begin(chunk);
+    this.#push(begun);
+    return begun;
   }
 
   #push(chunk: Uint8Array): void {
@@ -171,8 +170,8 @@ export class Outgoing {
 
   /** Drops the bytes before a position. @param position from `from` to `to` */
   release(position: number): void {
-    let left = position - this.#from;
-    this.#from = position;
+    let left = position - this.from;
+    this.from = position;
     let first = this.#first;
     while (first && left >= first.chunk.length) {
       left -= first.chunk.length;
@@ -191,22 +190,19 @@ export class Outgoing {
 
   /** Bytes that the other half has not taken. */
   get unacknowledged(): number {
-    return this.to - Math.min(this.acknowledged, this.to);
+    return this.to - this.acknowledged;
   }
 
-  /** Whether the other half was asked what it has taken, and has not answered. */
-  get asks(): boolean {
-    return this.ask > this.acknowledged;
+  /** As `Mark.taken` of the other half. */
+  get acknowledgedWithEnd(): number {
+    return this.done ? this.acknowledged + 1 : this.acknowledged;
   }
 
-  /** Whether the other half has taken everything, and the end. */
-  get done(): boolean {
-    return this.ended && this.acknowledged > this.to;
-  }
-
+  /** @param taken as `Mark.taken` */
   acknowledge(taken: number): void {
-    this.acknowledged = taken;
-    this.release(Math.max(this.from, Math.min(taken, this.to)));
+    this.done = taken > this.to;
+    this.acknowledged = this.done ? this.to : taken;
+    if (this.acknowledged > this.from) this.release(this.acknowledged);
   }
 
   /** The position at which it goes on, if the other half has received this many bytes. */
@@ -241,8 +237,9 @@ class Incoming {
   taken = 0;
   /** The position of the other side's end, once it is known. */
   final: number | undefined;
-  /** Whether the socket here has seen the end. */
+  /** Whether the socket here is told the end, and whether it has taken everything, too. */
   ended = false;
+  done = false;
   /** The last position of taken bytes that the other half was told. */
   told = 0;
   /** The last position that the other half has asked about (`Mark.ask`). */
@@ -260,11 +257,6 @@ class Incoming {
   /** What the socket has taken, and one more once it has seen the end. */
   get takenWithEnd(): number {
     return this.done ? this.taken + 1 : this.taken;
-  }
-
-  /** Whether the socket here has taken everything, and seen the end. */
-  get done(): boolean {
-    return this.ended && this.taken === this.final;
   }
 
   /** How much more was taken than the other half knows. */
@@ -300,7 +292,14 @@ class Incoming {
   take(bytes: number): number {
     const fresh = this.taken + bytes - Math.max(this.taken, this.#freshFrom);
     this.taken += bytes;
+    this.done = this.ended && this.taken === this.final;
     return Math.max(fresh, 0);
+  }
+
+  /** All has arrived. */
+  end(): void {
+    this.ended = true;
+    this.done = this.taken === this.final;
   }
 
   /** Returns why the other half cannot end there. */

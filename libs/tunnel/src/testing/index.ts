@@ -1,5 +1,7 @@
-import { PassThrough } from 'node:stream';
+import { type Duplex, PassThrough } from 'node:stream';
+import { Deadlines } from '../deadlines.ts';
 import type { DialRequest, Established, JointOptions, TunnelEnd, TunnelOutcome } from '../dial.ts';
+import { type HalfEnd, UsedStream } from '../end.ts';
 import { planeEvents } from '../events.ts';
 import { noTracer, type Observation } from '../observe.ts';
 import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
@@ -26,13 +28,38 @@ export function established(): Established {
 
 export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
 
+/** A stream that stands for a tunnel's half. */
+export class StreamAsHalf extends UsedStream implements HalfEnd {
+  readonly #stream: Duplex;
+  readonly #of: { readonly detached?: boolean; readonly progress?: number };
+
+  /** @param of what the half says of itself; live */
+  constructor(stream: Duplex, of: { readonly detached?: boolean; readonly progress?: number }) {
+    super(stream, {});
+    this.#stream = stream;
+    this.#of = of;
+  }
+
+  override get detached(): boolean {
+    return this.#of.detached ?? false;
+  }
+
+  get progress(): number {
+    return this.#of.progress ?? 0;
+  }
+
+  whenClosed(then: () => void): void {
+    this.#stream.once('close', then);
+  }
+}
+
 /** A splice whose end can be awaited. */
 export class AwaitedSplice extends Splice {
   readonly done: Promise<TunnelOutcome>;
 
   constructor(caller: TunnelEnd, destination: TunnelEnd, options: JointOptions = {}) {
     const { promise, resolve } = Promise.withResolvers<TunnelOutcome>();
-    super(caller, destination, { ...options, ended: resolve });
+    super(caller, destination, { deadlines: new Deadlines(), ...options, ended: resolve });
     this.done = promise;
   }
 }

@@ -1,15 +1,10 @@
 import { SharedBudget } from '@isthmus/runtime';
+import type { EndUser } from '../end.ts';
 import { AgentHalf } from '../resume/agent-tunnels.ts';
-import {
-  type AttachAnswer,
-  type AttachPosition,
-  AttachRefused,
-  type CarrierUser,
-  type HalfUser,
-} from '../resume/carrier.ts';
-import { GatewayHalf, type GatewayHalfUser } from '../resume/gateway-half.ts';
+import { type AttachAnswer, type AttachPosition, AttachRefused, type CarrierUser } from '../resume/carrier.ts';
+import { GatewayHalf } from '../resume/gateway-half.ts';
 import type { Half } from '../resume/half.ts';
-import { halvesOf } from '../resume/halves.ts';
+import { type Halves, halvesOf } from '../resume/halves.ts';
 import { Channel, SeededTime } from './channel.ts';
 
 /** How long the gateway waits for the answer to an attach, in milliseconds. */
@@ -48,7 +43,7 @@ class Schedule {
   readonly #timeoutMs: number;
   /** How likely an attach goes wrong in some way. */
   readonly #trouble: number;
-  readonly #parties: readonly [gateway: GatewayParty, agent: Party];
+  readonly #parties: readonly [gateway: Party, agent: Party];
   readonly #gateway: GatewayHalf;
   readonly #agent: AgentHalf;
   /** When each half last heard of the other, in milliseconds. */
@@ -80,16 +75,15 @@ class Schedule {
       mostAtOnce: this.#limit,
       pauseMs: 1 + time.below(time.chance(0.2) ? 2000 : 40),
     });
-    this.#parties = [new GatewayParty(party()), new Party(party())];
+    this.#parties = [new Party(party()), new Party(party())];
     const most = 4 * this.#limit;
     const budgetBytes = time.below(2 * most);
     this.#budget = new SharedBudget(budgetBytes);
     const halves = () => halvesOf({ timeoutMs: this.#timeoutMs, budget: this.#budget }, time, this.#limit, most);
     this.#budgetBytes = budgetBytes;
     const [gateway, agent] = this.#parties;
-    gateway.asks = (request) => this.#attach(request);
-    this.#gateway = new GatewayHalf(gateway, halves());
-    this.#agent = new AgentHalf(agent, halves());
+    this.#gateway = new SimulatedGateway(halves(), gateway, (request) => this.#attach(request));
+    this.#agent = new SimulatedAgent(halves(), agent);
     this.#channel = this.#newChannel();
     this.#gateway.start(this.#channel.gateway);
     this.#agent.start(this.#channel.agent);
@@ -246,12 +240,12 @@ class Schedule {
 
   #checkMemory(): void {
     for (const half of [this.#gateway, this.#agent] as Half[]) {
-      const most = 5 * this.#limit;
+      const most = 6 * this.#limit;
       if (half.kept > most) this.#faults.push(`it keeps ${half.kept} bytes, and may keep ${most}`);
       if (half.untaken > most) this.#faults.push(`it holds ${half.untaken} bytes, and may hold ${most}`);
     }
     const kept = this.#gateway.kept + this.#agent.kept;
-    const most = 4 * this.#limit + this.#budgetBytes;
+    const most = 6 * this.#limit + this.#budgetBytes;
     if (kept > most) this.#faults.push(`both keep ${kept} bytes, and may keep ${most}`);
   }
 
@@ -286,14 +280,12 @@ interface PartyOptions {
   readonly pauseMs: number;
 }
 
-/** A socket's user: it writes and reads at its own pace, and checks what it reads. */
-class Party implements HalfUser {
-  readonly tenant = 'acme';
+/** A socket: it writes and reads at its own pace, and checks what it reads. */
+class Party implements EndUser {
   readonly #options: PartyOptions;
   #half: Half | undefined;
   #sent = 0;
   #read = 0;
-  #unread = 0;
   #waits = false;
   #sees = false;
   /** Whether it has ended its own direction, and seen the end of the other's. */
@@ -324,46 +316,39 @@ class Party implements HalfUser {
 
   begin(half: Half): void {
     this.#half = half;
+    half.use(this);
+    half.whenFinished(() => {
+      if (!this.finished) this.faults.push('its end arrived before it ended');
+    });
     this.#later(() => this.#write());
   }
 
-  deliver(bytes: Uint8Array): void {
+  onData(bytes: Uint8Array): void {
+    const half = this.#half as Half;
     if (this.outcome) this.faults.push('it got bytes after the end of the tunnel');
     if (this.#sees) this.faults.push('it got bytes after the end of the other side');
-    if (!sameAt(this.#read + this.#unread, bytes)) this.faults.push(`wrong bytes at ${this.#read + this.#unread}`);
-    const waits = this.#unread > 0;
-    this.#unread += bytes.length;
-    if (waits) return;
-    // As a socket does whose buffer has room.
-    if (this.#options.time.chance(0.3)) this.#take();
-    else this.#later(() => this.#take());
+    if (!sameAt(this.#read, bytes)) this.faults.push(`wrong bytes at ${this.#read}`);
+    this.#read += bytes.length;
+    // As a socket does whose buffer has no room.
+    if (this.#options.time.chance(0.3)) return;
+    half.pause();
+    this.#later(() => half.resume());
   }
 
-  ended(): void {
+  onEnd(): void {
     if (this.#sees) this.faults.push('it saw the end twice');
     this.#sees = true;
   }
 
-  mayWrite(): void {
-    if (!this.#waits) return;
-    // As a bulk writer does.
-    if (this.#options.time.chance(0.5)) this.#half?.awaitTurn(this);
-    else this.writeMore();
-  }
-
-  writeMore(): void {
-    if (!this.#waits) return;
+  onDrain(): void {
+    if (!this.#waits) this.faults.push('it was told of room that it had');
     this.#waits = false;
     this.#later(() => this.#write());
   }
 
-  flushed(): void {
-    if (!this.finished) this.faults.push('its end arrived before it ended');
-  }
-
-  over(error?: Error): void {
+  onClose(failure?: Error): void {
     if (this.outcome) this.faults.push('it was told twice that the tunnel is over');
-    this.outcome = error ?? 'clean';
+    this.outcome = failure ?? 'clean';
   }
 
   gone(): void {
@@ -385,24 +370,10 @@ class Party implements HalfUser {
       half.finish();
       return;
     }
-    if (!half.open) {
-      this.#waits = true;
-      return;
-    }
     const length = Math.min(sends - this.#sent, 1 + time.below(mostAtOnce));
-    half.write(pattern(this.#sent, length));
+    this.#waits = !half.write(pattern(this.#sent, length));
     this.#sent += length;
-    this.#later(() => this.#write());
-  }
-
-  #take(): void {
-    const { time } = this.#options;
-    if (this.outcome) return;
-    const bytes = time.chance(0.5) ? this.#unread : 1 + time.below(this.#unread);
-    this.#unread -= bytes;
-    this.#read += bytes;
-    if (this.#unread > 0) this.#later(() => this.#take());
-    this.#half?.take(bytes);
+    if (!this.#waits) this.#later(() => this.#write());
   }
 
   #later(act: () => void): void {
@@ -411,16 +382,41 @@ class Party implements HalfUser {
   }
 }
 
-/** A caller, whose half asks for new carriers. */
-class GatewayParty extends Party implements GatewayHalfUser {
-  /** Set before the half is used. */
-  asks: (request: AttachPosition) => void = () => {};
+/** A caller's half, which asks for new carriers. */
+class SimulatedGateway extends GatewayHalf {
+  readonly tenant = 'acme';
+  readonly #party: Party;
+  readonly #asks: (request: AttachPosition) => void;
 
-  attach(request: AttachPosition): void {
-    this.asks(request);
+  constructor(halves: Halves, party: Party, asks: (request: AttachPosition) => void) {
+    super(halves);
+    this.#party = party;
+    this.#asks = asks;
   }
 
-  detached(): void {}
+  protected override attach(request: AttachPosition): void {
+    this.#asks(request);
+  }
+
+  protected override lostCarrier(): void {}
+
+  protected override gone(): void {
+    this.#party.gone();
+  }
+}
+
+class SimulatedAgent extends AgentHalf {
+  readonly tenant = 'acme';
+  readonly #party: Party;
+
+  constructor(halves: Halves, party: Party) {
+    super(halves);
+    this.#party = party;
+  }
+
+  protected override gone(): void {
+    this.#party.gone();
+  }
 }
 
 function pattern(position: number, length: number): Buffer {
