@@ -157,11 +157,27 @@ export const FRAME_HEAD = 9;
 /** A buffer with a frame's head and `room` more bytes for its payload. */
 function frame(type: number, flags: number, stream: number, length: number, room = length): Buffer {
   const bytes = Buffer.allocUnsafe(FRAME_HEAD + room);
-  bytes.writeUIntBE(length, 0, 3);
+  bytes[0] = length >>> 16;
+  bytes[1] = length >>> 8;
+  bytes[2] = length;
   bytes[3] = type;
   bytes[4] = flags;
-  bytes.writeUInt32BE(stream, 5);
+  put32(bytes, 5, stream);
   return bytes;
+}
+
+/** As `writeUInt32BE`, which takes six calls, as `readUInt32BE` does: a frame has two such numbers, and a dial a dozen frames. */
+function put32(bytes: Buffer, at: number, value: number): void {
+  bytes[at] = value >>> 24;
+  bytes[at + 1] = value >>> 16;
+  bytes[at + 2] = value >>> 8;
+  bytes[at + 3] = value;
+}
+
+/** The number of 31 bits at this place, without the bit before it. */
+export function read31(bytes: Buffer, at: number): number {
+  const high = (((bytes[at] as number) & 0x7f) << 24) | ((bytes[at + 1] as number) << 16);
+  return high | ((bytes[at + 2] as number) << 8) | (bytes[at + 3] as number);
 }
 
 /** The head of a DATA frame whose payload is written separately. */
@@ -173,7 +189,7 @@ export function dataHead(stream: number, length: number, endStream: boolean): Bu
 export function headersFrames(stream: number, block: Buffer, endStream: boolean, maxFrame: number): Buffer[] {
   const frames: Buffer[] = [];
   for (let start = 0; start === 0 || start < block.length; start += maxFrame) {
-    const part = block.subarray(start, start + maxFrame);
+    const part = block.length <= maxFrame ? block : block.subarray(start, start + maxFrame);
     const last = start + maxFrame >= block.length ? Flag.END_HEADERS : 0;
     const type = start === 0 ? FrameType.HEADERS : FrameType.CONTINUATION;
     const head = frame(type, last | (start === 0 && endStream ? Flag.END_STREAM : 0), stream, part.length);
@@ -185,7 +201,7 @@ export function headersFrames(stream: number, block: Buffer, endStream: boolean,
 
 export function rstStreamFrame(stream: number, code: number): Buffer {
   const bytes = frame(FrameType.RST_STREAM, 0, stream, 4);
-  bytes.writeUInt32BE(code, FRAME_HEAD);
+  put32(bytes, FRAME_HEAD, code);
   return bytes;
 }
 
@@ -229,7 +245,7 @@ export function markFrame(stream: number, payload: Uint8Array): Buffer {
 /** @param stream 0 for the connection's window */
 export function windowUpdateFrame(stream: number, credit: number): Buffer {
   const bytes = frame(FrameType.WINDOW_UPDATE, 0, stream, 4);
-  bytes.writeUInt32BE(credit, FRAME_HEAD);
+  put32(bytes, FRAME_HEAD, credit);
   return bytes;
 }
 

@@ -258,10 +258,13 @@ export class HpackDecoder {
   /** RFC 7541 section 5.1. */
   #integer(prefix: number): number {
     const mask = 2 ** prefix - 1;
-    let value = this.#byte() & mask;
+    const first = this.#block[this.#at++];
+    if (first === undefined) throw endsEarly();
+    let value = first & mask;
     if (value < mask) return value;
     for (let shift = 0; shift <= 21; shift += 7) {
-      const byte = this.#byte();
+      const byte = this.#block[this.#at++];
+      if (byte === undefined) throw endsEarly();
       value += (byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
@@ -281,12 +284,6 @@ export class HpackDecoder {
     this.#text ??= this.#block.toString('latin1');
     return this.#text.slice(start, end);
   }
-
-  #byte(): number {
-    const byte = this.#block[this.#at++];
-    if (byte === undefined) throw broken('a block that ends too early');
-    return byte;
-  }
 }
 
 function size(field: Field): number {
@@ -295,6 +292,10 @@ function size(field: Field): number {
 
 function broken(what: string): ConnectionError {
   return new ConnectionError(ErrorCode.COMPRESSION_ERROR, `HPACK: ${what}`);
+}
+
+function endsEarly(): ConnectionError {
+  return broken('a block that ends too early');
 }
 
 interface Known {

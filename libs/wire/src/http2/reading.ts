@@ -9,6 +9,7 @@ import {
   HeadTooLong,
   MAX_WINDOW,
   PREFACE,
+  read31,
   readSettings,
   unpadded,
   windowUpdateFrame,
@@ -156,12 +157,12 @@ export class FrameReader {
       head = this.#head;
       start = 0;
     }
-    this.#left = head.readUIntBE(start, 3);
+    this.#left = ((head[start] as number) << 16) | ((head[start + 1] as number) << 8) | (head[start + 2] as number);
     if (this.#left > this.#maxFrame)
       throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `a frame of ${this.#left} bytes`);
     this.#type = head[start + 3] as number;
     this.#flags = head[start + 4] as number;
-    this.#stream = head.readUInt32BE(start + 5) & 0x7fffffff;
+    this.#stream = read31(head, start + 5);
     return next;
   }
 
@@ -305,7 +306,7 @@ export class Reading implements FrameHandler {
         this.#onMark(id, payload);
         break;
       case FrameType.WINDOW_UPDATE:
-        this.#onWindowUpdate(id, payload.readUInt32BE(0) & 0x7fffffff);
+        this.#onWindowUpdate(id, read31(payload, 0));
         break;
       default:
       // PRIORITY asks for what we do not do. Other types are unknown, and skipped (section 5.5).
@@ -354,7 +355,7 @@ export class Reading implements FrameHandler {
       this.#sink.onGoaway(new Error(`the other side closed the connection: ${codeName(code)} ${text}`.trim()));
       return;
     }
-    this.#streams.refusedAfter(payload.readUInt32BE(0) & 0x7fffffff);
+    this.#streams.refusedAfter(read31(payload, 0));
     this.#sink.onGoaway();
   }
 
