@@ -8,7 +8,7 @@ import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel
 import { ServerError, Status } from 'nice-grpc';
 import { faultOfVisitor, type Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
-import { invalid } from './calls/messages.ts';
+import { exhausted, invalid } from './calls/messages.ts';
 import { readBody, sendLines } from './console/api.ts';
 import { SAFE_HEADERS } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
@@ -78,6 +78,8 @@ interface Asked {
 export class AskPage {
   readonly #backend: AdminBackend;
   readonly #ask: Ask;
+  /** Open questions by the tenant of who asks. */
+  readonly #open = new Map<string, number>();
 
   constructor(backend: AdminBackend) {
     this.#backend = backend;
@@ -87,7 +89,11 @@ export class AskPage {
   async serve(request: IncomingMessage, response: ServerResponse, visitor: Visitor): Promise<void> {
     const gone = new AbortController();
     onceClosed(response, () => gone.abort());
+    const { tenant = '' } = visitor.operator;
+    const open = this.#open.get(tenant) ?? 0;
+    this.#open.set(tenant, open + 1);
     try {
+      if (open >= ADMIN.asksOfTenant) throw exhausted(`${ADMIN.asksOfTenant} questions are open: end some first`);
       const fault = faultOfVisitor(visitor, this.#backend.tenants);
       if (fault) throw new ServerError(Status.PERMISSION_DENIED, fault.message);
       const asked = await readAsked(request, visitor);
@@ -99,6 +105,10 @@ export class AskPage {
       if (response.headersSent) response.end(text);
       else
         await send(response, { status, body: text, headers: { ...SAFE_HEADERS, 'content-type': 'application/json' } });
+    } finally {
+      const left = (this.#open.get(tenant) ?? 1) - 1;
+      if (left > 0) this.#open.set(tenant, left);
+      else this.#open.delete(tenant);
     }
   }
 

@@ -27,7 +27,7 @@ type ViewName = keyof typeof VIEWS;
 /** The whole page: a bar of views, the chosen view, and the dialog of an action. */
 export function App({ settings }: { readonly settings: Settings }) {
   const [name, ...path] = useRoute();
-  const [plane, lookNow] = usePlane(settings.members);
+  const [plane, lookNow] = usePlane();
   const [action, ask] = useState<Action>();
   const [said, say] = useState('');
   const agents = useMemo(() => agentsOf(plane.sessions, plane.hubs, lostOf(plane, Role.ROLE_AGENT)), [plane]);

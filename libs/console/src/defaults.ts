@@ -15,7 +15,9 @@ export const CONSOLE = {
   /** How long a member may take to say how it is: one that hangs must not hold up the picture that shows it. */
   othersMs: 2500,
   /** How long an action may take: a dial takes up to a minute, and waits another one for a byte. */
-  actMs: 130_000,
+  actMs: 125_000,
+  /** How much longer than a member the one that asks it may take. */
+  mergeMs: 500,
   /** The page is drawn at most so often for new dials, however many there are. */
   drawMs: 250,
   /** Delay before a member whose stream of dials ended is asked again. */
@@ -27,7 +29,7 @@ export const CONSOLE = {
   /** Cut tunnels that are shown one by one, the last of the hour; all are counted by cause. */
   cutsShown: 100,
   /** Characters of a line of a stream, which is a dial with the longest names and a dozen attempts. A longer one ends the stream. */
-  lineCharacters: 4 * 1024 * 1024,
+  lineCharacters: 64 * 1024 * 1024,
   /** How long a button says that it has copied its line. */
   copiedMs: 2000,
   /** Dials that a check makes at once, as `isthmus check` does. */

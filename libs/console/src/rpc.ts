@@ -33,8 +33,6 @@ type Answer<M extends Reading | Acting> = Awaited<ReturnType<Api[Uncapitalize<M>
 
 export type Watched = Parameters<Api['watchDials']>[0];
 
-const METHODS = '/console/isthmus.admin.v1.Admin/';
-
 /** A member's answer that it cannot do what was asked, by the name of its code: `permission_denied`. */
 export class RpcError extends Error {
   readonly code: string;
@@ -45,58 +43,114 @@ export class RpcError extends Error {
   }
 }
 
+/** A line of an answer of `POST /ask`. */
+interface Line<A> {
+  readonly member: { readonly id: string };
+  readonly answer?: A;
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+/** Members that are asked the same at the same time: a browser has six connections to a port, so one request asks them all. */
+const rounds = new Map<string, Map<string, PromiseWithResolvers<unknown>>>();
+
 /**
- * Asks a member.
- * @param origin of the member; empty for the one that serves this page
+ * Asks a member, through the one that serves this page.
+ * @param member its id; empty for the one that serves this page
  * @param ms how long its answer may take
  */
-export async function read<M extends Reading>(
-  origin: string,
+export function read<M extends Reading>(
+  member: string,
   method: M,
   request: Request<M>,
   ms: number = CONSOLE.readMs,
 ): Promise<Answer<M>> {
-  const response = await get(origin, method, request, AbortSignal.timeout(ms));
-  return (await response.json()) as Answer<M>;
+  return member === '' ? own(method, request, ms) : (together(member, method, request, ms) as Promise<Answer<M>>);
 }
 
 /** Lets the member that serves this page do something. */
-export async function act<M extends Acting>(method: M, request: Request<M>): Promise<Answer<M>> {
-  const response = await fetch(METHODS + method, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(request),
-    signal: AbortSignal.timeout(CONSOLE.actMs),
-  });
-  await refuse(response);
-  return (await response.json()) as Answer<M>;
+export function act<M extends Acting>(method: M, request: Request<M>): Promise<Answer<M>> {
+  return own(method, request, CONSOLE.actMs);
 }
 
-/** Yields a member's dials until `signal` aborts, or the member ends the stream. */
+async function own<M extends Reading | Acting>(method: M, request: Request<M>, ms: number): Promise<Answer<M>> {
+  for await (const line of ask<Answer<M>>({ method, message: request, members: [], timeoutMs: ms }, late(ms))) {
+    if (line.error) throw new RpcError(line.error.code, line.error.message);
+    return line.answer as Answer<M>;
+  }
+  throw new Error('the answer is empty');
+}
+
+function together(member: string, method: string, message: object, ms: number): Promise<unknown> {
+  const key = JSON.stringify([method, message, ms]);
+  let round = rounds.get(key);
+  if (!round) {
+    const begun = new Map<string, PromiseWithResolvers<unknown>>();
+    round = begun;
+    rounds.set(key, begun);
+    queueMicrotask(() => {
+      rounds.delete(key);
+      void askRound({ method, message, members: [...begun.keys()], timeoutMs: ms }, begun, ms);
+    });
+  }
+  const asked = round.get(member) ?? Promise.withResolvers<unknown>();
+  round.set(member, asked);
+  return asked.promise;
+}
+
+async function askRound(
+  question: object,
+  round: Map<string, PromiseWithResolvers<unknown>>,
+  ms: number,
+): Promise<void> {
+  let fault: unknown = new Error('the connection ended before the answer');
+  try {
+    for await (const { member, answer, error } of ask(question, late(ms))) {
+      const asked = round.get(member.id);
+      if (error) asked?.reject(new RpcError(error.code, error.message));
+      else asked?.resolve(answer);
+    }
+  } catch (error) {
+    fault = error;
+  }
+  for (const { reject } of round.values()) reject(fault);
+}
+
+/** The member that is asked has the same deadline for each, and says who was late. */
+function late(ms: number): AbortSignal {
+  return AbortSignal.timeout(ms + CONSOLE.mergeMs);
+}
+
+/** What a member says of its dials, or why it says nothing. */
+export interface WatchedDial {
+  readonly member: string;
+  readonly answer?: adminApi.WatchDialsResponse;
+  readonly fault?: string;
+}
+
+/** Yields members' dials until `signal` aborts, or all have ended. */
 export async function* watchDials(
-  origin: string,
+  members: readonly string[],
   request: Watched,
   signal: AbortSignal,
-): AsyncGenerator<adminApi.WatchDialsResponse> {
-  const { body } = await get(origin, 'WatchDials', request, signal);
-  if (!body) return;
-  for await (const line of linesOf(body)) {
-    const event = JSON.parse(line) as adminApi.WatchDialsResponse & {
-      readonly code?: string;
-      readonly message?: string;
-    };
-    if (event.code !== undefined) throw new RpcError(event.code, event.message ?? '');
-    yield event;
-  }
+): AsyncGenerator<WatchedDial> {
+  for await (const { member, answer, error } of ask<adminApi.WatchDialsResponse>(
+    { method: 'WatchDials', message: request, members },
+    signal,
+  ))
+    yield error
+      ? { member: member.id, fault: error.message }
+      : { member: member.id, answer: answer as adminApi.WatchDialsResponse };
 }
 
-/** A GET without headers of its own, which a browser sends to another member without asking it first. */
-async function get(origin: string, method: string, request: object, signal: AbortSignal): Promise<Response> {
-  const message = encodeURIComponent(JSON.stringify(request));
-  // Another member's port asks for the operator's certificate too.
-  const response = await fetch(`${origin}${METHODS}${method}?message=${message}`, { credentials: 'include', signal });
+async function* ask<A>(question: object, signal: AbortSignal): AsyncGenerator<Line<A>> {
+  const response = await fetch('/ask', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(question),
+    signal,
+  });
   await refuse(response);
-  return response;
+  if (response.body) for await (const text of linesOf(response.body)) yield JSON.parse(text) as Line<A>;
 }
 
 async function refuse(response: Response): Promise<void> {
@@ -127,8 +181,6 @@ export interface Settings {
   readonly traceUrl: string;
   /** The tenant that the operator's certificate is of; empty for an operator of the plane. */
   readonly tenant: string;
-  /** The other members that the page's policy lets it ask, as origins. */
-  readonly members: readonly string[];
 }
 
 export async function readSettings(): Promise<Settings> {
@@ -141,16 +193,23 @@ export async function readSettings(): Promise<Settings> {
 export async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = stream.getReader();
   const decoder = new TextDecoder();
-  let rest = '';
+  let begun: string[] = [];
+  let length = 0;
   try {
     for (let read = await reader.read(); !read.done; read = await reader.read()) {
-      const lines = (rest + decoder.decode(read.value, { stream: true })).split('\n');
-      rest = lines.pop() ?? '';
-      if (rest.length > CONSOLE.lineCharacters)
+      const [first = '', ...others] = decoder.decode(read.value, { stream: true }).split('\n');
+      begun.push(first);
+      length += first.length;
+      for (const text of others) {
+        const line = begun.join('');
+        begun = [text];
+        length = text.length;
+        if (line !== '') yield line;
+      }
+      if (length > CONSOLE.lineCharacters)
         throw new Error(`a line is longer than ${CONSOLE.lineCharacters} characters`);
-      yield* lines.filter((line) => line !== '');
     }
-    if (rest !== '') yield rest;
+    if (length > 0) yield begun.join('');
   } finally {
     await reader.cancel().catch(() => {});
   }

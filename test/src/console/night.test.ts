@@ -4,7 +4,7 @@ import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { freePort, type Scope, scoped, sharedByFile, split, until } from '../harness/index.ts';
 import { askFirst, dial } from '../plane/dials.ts';
-import { faultless, goTo, NO_BROWSER, openConsole, rowsOf, startBrowser } from './browser.ts';
+import { answering, faultless, goTo, NO_BROWSER, openConsole, rowsOf, startBrowser } from './browser.ts';
 
 /** What somebody sees who was woken up: nothing that is old or doubled, nothing in colour alone, nothing cut. */
 
@@ -26,12 +26,6 @@ async function opened(scope: Scope, options: BrowserContextOptions = {}) {
   const shared = await plane();
   const watched = await openConsole(scope, await browser(), shared.gateway.program, shared.programs, options);
   return { ...shared, watched, page: watched.page };
-}
-
-/** Answers the page's questions of a method by itself. */
-async function answering(page: Page, method: string, answer: object): Promise<void> {
-  const body = JSON.stringify(answer);
-  await page.route(`**/${method}*`, (route) => route.fulfill({ contentType: 'application/json', body }));
 }
 
 /** Agents of one tenant and zone, one of each state that sessions can have, and many that are well. */

@@ -5,7 +5,7 @@ import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { Page } from 'playwright-core';
 import { echo, freePort, SLOW_TESTS, scoped, sharedByFile, split, until } from '../harness/index.ts';
 import { adminOf, askFirst, carries, dial } from '../plane/dials.ts';
-import { faultless, goTo, NO_BROWSER, openConsole, smallConsole, startBrowser } from './browser.ts';
+import { answering, faultless, goTo, NO_BROWSER, openConsole, smallConsole, startBrowser } from './browser.ts';
 
 const skip = NO_BROWSER || redisMissing();
 const browser = sharedByFile(startBrowser);
@@ -193,9 +193,7 @@ test(
       ...{ sinceMs: 1, draining: n === 5000, quarantined: false, quarantineReason: '', tunnels: 0 },
       identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
     }));
-    // Made once: the page asks again and again, and gives up an answer that takes 8 s.
-    const body = JSON.stringify({ sessions });
-    await page.route('**/ListSessions*', (route) => route.fulfill({ contentType: 'application/json', body }));
+    await answering(page, 'ListSessions', { sessions });
     await page.getByRole('heading', { name: '10,000 agents in 20 groups' }).waitFor();
     assert.equal(await page.locator('canvas').count(), 20);
     assert.ok((await page.locator('*').count()) < 1500);

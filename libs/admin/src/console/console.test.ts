@@ -68,7 +68,7 @@ test('the page comes from memory, with a policy that lets nothing else in, and o
   assert.doesNotMatch(page.body, /https?:|<script>|<style|\son\w+=/);
   const policy = `${page.headers['content-security-policy']}`;
   assert.match(policy, /default-src 'none'; script-src 'self'; style-src 'self'; /);
-  assert.match(policy, /connect-src 'self' http:\/\/127\.0\.0\.1:8195;/);
+  assert.match(policy, /connect-src 'self';/);
   assert.match(policy, /frame-ancestors 'none'; require-trusted-types-for 'script'/);
   assert.doesNotMatch(policy, /unsafe|nonce|\*|data:/);
   const again = await get(server, '/console/', { headers: { 'if-none-match': `${page.headers.etag}` } });
@@ -81,7 +81,6 @@ test('the page comes from memory, with a policy that lets nothing else in, and o
   assert.deepEqual(JSON.parse((await get(server, '/console/settings.json')).body), {
     traceUrl: CONSOLE.traceUrl,
     tenant: '',
-    members: [MEMBER],
   });
   assert.equal((await get(server, '/console')).headers.location, '/console/');
   for (const path of ['/console/none', '/console/constructor', '/console/..%2fetc']) {
@@ -206,11 +205,11 @@ test('a unix socket, which no browser reaches, is asked under any name', async (
   await rm(dir, { recursive: true });
 });
 
-test("another member's page may read, and change nothing", async () => {
+test("another member's page is one of another site", async () => {
   await using server = await serve();
-  const { status, headers } = await get(server, `${RPC}GetStatus`, { headers: { origin: MEMBER } });
-  assert.deepEqual([status, headers['access-control-allow-origin'], headers.vary], [200, MEMBER, 'origin']);
-  assert.equal((await post(server, 'SetLogLevel', { level: 'debug' }, { origin: MEMBER })).status, 403);
+  assert.equal((await get(server, `${RPC}GetStatus`, { headers: { origin: MEMBER } })).status, 403);
+  const headers = { 'content-type': 'application/json', origin: MEMBER };
+  assert.equal((await get(server, '/ask', { method: 'POST', headers, body: '{"method":"GetStatus"}' })).status, 403);
 });
 
 function dialOf(id: string): DialRequest {

@@ -1,14 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { hostname } from 'node:os';
 import type { PageFiles } from '@isthmus/console';
-import { within } from '@isthmus/runtime';
 import { BAD_TARGET, type Page, send, urlOf } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
 import { faultOfVisitor, type Visitor, visitorOf } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
-import { ADMIN } from '../defaults.ts';
 import type { JsonRpc } from './api.ts';
-import { type Asker, askerOf, FOREIGN, memberOrigins, type Port, SAFE_HEADERS, sendFile } from './page.ts';
+import { FOREIGN, isOwn, SAFE_HEADERS, sendFile } from './page.ts';
 
 export interface ConsoleOptions {
   readonly when: 'auto' | 'on' | 'off';
@@ -25,9 +22,6 @@ export interface Reached {
 
 const PATH = '/console/';
 
-/** The members were never asked for. */
-const NEVER = { at: Number.NEGATIVE_INFINITY, members: Promise.resolve() };
-
 const OFF = 'the console is off here: --console=on turns it on';
 const UNTRUSTED =
   'the console works only on a loopback address or with mutual TLS: set --admin-server-cert, --admin-server-key and --admin-ca-cert';
@@ -37,7 +31,6 @@ export class Console {
   readonly #options: ConsoleOptions;
   readonly #reached: Reached;
   readonly #backend: AdminBackend;
-  #membersAsked: { readonly at: number; readonly members: Promise<unknown> } = NEVER;
   #rpc: Promise<JsonRpc> | undefined;
 
   constructor(options: ConsoleOptions, reached: Reached, backend: AdminBackend) {
@@ -66,13 +59,9 @@ export class Console {
       return send(response, { status: 301, body: '', headers: { location: PATH } });
     const name = url.pathname.slice(PATH.length);
     if (name.includes('/')) return this.#call(request, response, name, visitor);
-    const { files, members } = await this.#page(visitor);
-    return sendFile(
-      request,
-      response,
-      Object.hasOwn(files, name || 'index.html') ? files[name || 'index.html'] : undefined,
-      members,
-    );
+    const files = await this.#page(visitor);
+    const file = name || 'index.html';
+    return sendFile(request, response, Object.hasOwn(files, file) ? files[file] : undefined);
   }
 
   /** Why a request gets nothing. */
@@ -86,51 +75,19 @@ export class Console {
   }
 
   async #call(request: IncomingMessage, response: ServerResponse, path: string, visitor: Visitor): Promise<void> {
-    const asker = await this.#askerOf(request);
-    if (!asker || (asker === 'member' && request.method !== 'GET')) {
+    if (!isOwn(request.headers, this.#reached)) {
       this.#backend.operated?.({ operator: visitor.operator, call: 'Console', outcome: 'refused', text: FOREIGN });
       return send(response, { status: 403, body: `${FOREIGN}\n`, headers: SAFE_HEADERS });
-    }
-    if (asker === 'member') {
-      response.setHeader('access-control-allow-origin', request.headers.origin ?? '');
-      response.setHeader('access-control-allow-credentials', 'true');
-      response.setHeader('vary', 'origin');
     }
     // gRPC's libraries take 6 MB, which a process does without until an operator comes.
     this.#rpc ??= import('./api.ts').then(({ JsonRpc }) => new JsonRpc(this.#backend));
     return (await this.#rpc).serve(request, response, path, visitor);
   }
 
-  async #page({ principal }: Visitor): Promise<{ readonly files: PageFiles; readonly members: string[] }> {
+  async #page({ principal }: Visitor): Promise<PageFiles> {
     const { traceUrl } = this.#options;
     const { pageFiles } = await import('@isthmus/console');
-    // One that joined a moment ago is to be on the page too.
-    await this.#askForMembers();
-    const members = memberOrigins(this.#port());
-    const settings = JSON.stringify({ traceUrl, tenant: principal?.tenant ?? '', members });
-    const own = { 'settings.json': { type: 'application/json', body: settings } };
-    return { files: { ...(await pageFiles()), ...own }, members };
-  }
-
-  /** The page may be of a member that joined a moment ago. */
-  async #askerOf({ headers, method }: IncomingMessage): Promise<Asker | undefined> {
-    const known = askerOf(headers, this.#port());
-    if (known || method !== 'GET' || headers.origin === undefined) return known;
-    await this.#askForMembers();
-    return askerOf(headers, this.#port());
-  }
-
-  /** Asks the registry once for all who come within a second: foreign pages may ask as often as they like. */
-  async #askForMembers(): Promise<void> {
-    const now = performance.now();
-    if (now - this.#membersAsked.at > ADMIN.membersMs) {
-      const members = Promise.resolve(this.#backend.plane?.members());
-      this.#membersAsked = { at: now, members: within(members, ADMIN.membersMs).catch(() => {}) };
-    }
-    await this.#membersAsked.members;
-  }
-
-  #port(): Port {
-    return { tls: this.#reached.tls, members: this.#backend.plane?.lastMembers() ?? [], host: hostname() };
+    const settings = JSON.stringify({ traceUrl, tenant: principal?.tenant ?? '' });
+    return { ...(await pageFiles()), 'settings.json': { type: 'application/json', body: settings } };
   }
 }

@@ -84,8 +84,8 @@ export function usableOf(agents: readonly Agent[]): Agent[] {
 
 /** An operator of one tenant may not read flags: the rules then say nothing of them. */
 async function withConfig(member: Seen): Promise<Seen> {
-  if (!member.status || member.origin === undefined) return member;
-  const config = await read(member.origin, 'GetConfig', {}).catch(() => undefined);
+  if (!member.status) return member;
+  const config = await read(member.id, 'GetConfig', {}).catch(() => undefined);
   return { ...member, config };
 }
 

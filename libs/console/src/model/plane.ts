@@ -17,7 +17,7 @@ import {
 /** A gateway or hub, and what it says of itself. */
 export interface Seen extends Witness {
   readonly zone: string;
-  /** Where this page reads it: empty for its own member, undefined where no browser here can. */
+  /** Where its own console may be: empty for the member of this page, undefined where no browser here reaches it. */
   readonly origin: string | undefined;
   readonly self: boolean;
 }
@@ -68,13 +68,13 @@ export function originOf(
   return near && URL.canParse(url) ? new URL(url).origin : undefined;
 }
 
-/** The gateways that this page can ask, its own first. */
+/** The gateways that answer, the page's own first. */
 export function gatewaysOf({ members }: Pick<Plane, 'members'>): Seen[] {
   const asked = members.filter(({ roles, status }) => roles.includes('gateway') && status !== undefined);
   return asked.sort((a, b) => Number(b.self) - Number(a.self));
 }
 
-/** The gateways that this page can ask; without any, its own member. A tunnel and a dial are of one gateway, which knows the caller. */
+/** The gateways that answer; without any, its own member. A tunnel and a dial are of one gateway, which knows the caller. */
 export function frontsOf(plane: Plane): Seen[] {
   const gateways = gatewaysOf(plane);
   const self = selfOf(plane);
@@ -152,7 +152,7 @@ export function healthOf(member: Seen, plane: Plane): Health {
  * Looks at the plane: the page's own member first, then those that it names. Keeps what it cannot read now.
  * @param all also the lists that are long in a large plane
  */
-export async function lookAt(before: Plane, allowed: readonly string[], all: boolean): Promise<Plane> {
+export async function lookAt(before: Plane, all: boolean): Promise<Plane> {
   try {
     const [status, list, quarantined, tenants] = await Promise.all([
       // One that hangs must not be shown as live for longer than others are.
@@ -161,7 +161,7 @@ export async function lookAt(before: Plane, allowed: readonly string[], all: boo
       read('', 'ListQuarantined', {}).catch(unlessRefused({ agents: [] })),
       read('', 'ListTenants', {}).catch(unlessRefused(undefined)),
     ]);
-    const known = { status, list, tenants, allowed, all };
+    const known = { status, list, tenants, all };
     const members = await Promise.all(
       namedBy(list, status).map((member) =>
         seen(
@@ -208,13 +208,12 @@ interface Known {
   readonly status: Status;
   readonly list: Members;
   readonly tenants: Tenants | undefined;
-  readonly allowed: readonly string[];
   readonly all: boolean;
 }
 
 async function seen(member: Member, known: Known, before: Seen | undefined): Promise<Seen> {
   const { memberId: id, adminAddress: address, roles, zone, version, self } = member;
-  const { status, list, tenants, allowed, all } = known;
+  const { status, list, tenants, all } = known;
   const origin = originOf(
     member,
     list.members.find((each) => each.self),
@@ -222,16 +221,12 @@ async function seen(member: Member, known: Known, before: Seen | undefined): Pro
   );
   const about = { id, roles: roleNames(roles), zone, version, address, origin, self };
   if (self) return { ...about, status, list, tenants, aheadMs: status.nowMs - Date.now() };
-  if (origin === undefined)
-    return { ...about, unseen: true, silent: `only reachable on ${member.host}, or without TLS` };
-  if (!allowed.includes(origin))
-    return { ...about, origin: undefined, unseen: true, silent: 'joined after this page was loaded: reload it' };
   try {
     const asked = Date.now();
     const [its, links, limits] = await Promise.all([
-      read(origin, 'GetStatus', {}, CONSOLE.othersMs),
-      read(origin, 'ListMembers', {}, CONSOLE.othersMs),
-      all ? read(origin, 'ListTenants', {}, CONSOLE.othersMs).catch(unlessRefused(undefined)) : before?.tenants,
+      read(id, 'GetStatus', {}, CONSOLE.othersMs),
+      read(id, 'ListMembers', {}, CONSOLE.othersMs),
+      all ? read(id, 'ListTenants', {}, CONSOLE.othersMs).catch(unlessRefused(undefined)) : before?.tenants,
     ]);
     return { ...about, status: its, list: links, tenants: limits, aheadMs: its.nowMs - (asked + Date.now()) / 2 };
   } catch (error) {
@@ -242,9 +237,9 @@ async function seen(member: Member, known: Known, before: Seen | undefined): Pro
 /** A gateway knows the sessions of all hubs; a hub without one knows its own. */
 async function sessionsOf({ members }: Pick<Plane, 'members'>): Promise<Session[]> {
   const [from] = gatewaysOf({ members });
-  if (from) return (await read(from.origin ?? '', 'ListSessions', {})).sessions;
+  if (from) return (await read(from.id, 'ListSessions', {})).sessions;
   const hubs = members.filter(({ status }) => status !== undefined);
-  const lists = await Promise.all(hubs.map(({ origin = '' }) => read(origin, 'ListSessions', {})));
+  const lists = await Promise.all(hubs.map(({ id }) => read(id, 'ListSessions', {})));
   const sessions = lists.flatMap((list) => list.sessions);
   return [...new Map(sessions.map((session) => [session.sessionId, session])).values()];
 }

@@ -4,12 +4,8 @@ import { DialFeed } from '../model/dials.ts';
 import { askAll, hrefOf, lookAt, NOTHING, type Plane } from '../model/plane.ts';
 import { read, reasonOf, type Watched, watchDials } from '../rpc.ts';
 
-/**
- * Follows the plane while the page is seen.
- * @param allowed the origins that the page may ask
- * @returns the plane, and a function that looks at once
- */
-export function usePlane(allowed: readonly string[]): [Plane, () => void] {
+/** Follows the plane while the page is seen. @returns the plane, and a function that looks at once */
+export function usePlane(): [Plane, () => void] {
   const [plane, setPlane] = useState(NOTHING);
   const looking = useRef<() => void>(() => {});
   useEffect(() => {
@@ -20,7 +16,7 @@ export function usePlane(allowed: readonly string[]): [Plane, () => void] {
       if (busy || document.hidden) return;
       busy = true;
       const withSessions = known.sessions.length < CONSOLE.manySessions || round % CONSOLE.sessionRounds === 0;
-      known = await lookAt(known, allowed, withSessions);
+      known = await lookAt(known, withSessions);
       round++;
       busy = false;
       setPlane(known);
@@ -36,7 +32,7 @@ export function usePlane(allowed: readonly string[]): [Plane, () => void] {
       clearInterval(timer);
       document.removeEventListener('visibilitychange', look);
     };
-  }, [allowed]);
+  }, []);
   return [plane, () => looking.current()];
 }
 
@@ -99,36 +95,28 @@ export function useAsked<T>(
 /** The last hour of each member, as it has it in its memory. @param tenant of which; empty: of all that the visitor may see */
 export function useHistories(members: Plane['members'], tenant = '') {
   const request = tenant === '' ? {} : { tenant };
-  const ask = () => askAll(members, ({ origin = '' }) => read(origin, 'GetHistory', request, CONSOLE.othersMs));
+  const ask = () => askAll(members, ({ id }) => read(id, 'GetHistory', request, CONSOLE.othersMs));
   return useAsked(ask, CONSOLE.slowLookMs, `${members.map(({ id }) => id)} ${tenant}`);
-}
-
-/** Where dials are read. */
-interface Source {
-  readonly id: string;
-  readonly origin: string;
 }
 
 const DETAILS = { phases: true, firstBytes: true };
 
 /** Follows the dials of members. @returns the feed, and why members cannot be followed; a new value at each change */
-export function useDials(sources: readonly Source[], filter: Watched, paused: boolean) {
+export function useDials(members: readonly string[], filter: Watched, paused: boolean) {
   const feed = useRef(new DialFeed());
   const [, draw] = useState(0);
   const [faults, setFaults] = useState<Readonly<Record<string, string>>>({});
-  const key = JSON.stringify([sources, filter]);
-  // `key` stands for sources and filter.
+  const key = JSON.stringify([members, filter]);
+  // `key` stands for members and filter.
   useEffect(() => {
     if (paused) return undefined;
     const end = new AbortController();
     feed.current.clear();
     setFaults({});
-    for (const source of sources) {
-      // The same object unless it changes: a new one draws the page, and this is called for each dial.
-      const said = (fault: string) =>
-        setFaults((before) => ((before[source.id] ?? '') === fault ? before : { ...before, [source.id]: fault }));
-      void follow(source, { filter, feed: feed.current, said, signal: end.signal });
-    }
+    // The same object unless it changes: a new one draws the page, and this is called for each dial.
+    const said = (id: string, fault: string) =>
+      setFaults((before) => ((before[id] ?? '') === fault ? before : { ...before, [id]: fault }));
+    void follow(members, { filter, feed: feed.current, said, signal: end.signal });
     const timer = setInterval(() => draw(feed.current.version), CONSOLE.drawMs);
     return () => {
       clearInterval(timer);
@@ -141,27 +129,32 @@ export function useDials(sources: readonly Source[], filter: Watched, paused: bo
 interface Following {
   readonly filter: Watched;
   readonly feed: DialFeed;
-  readonly said: (fault: string) => void;
+  readonly said: (member: string, fault: string) => void;
   readonly signal: AbortSignal;
 }
 
-/** Reads one member's dials, again and again. */
-async function follow({ id, origin }: Source, { filter, feed, said, signal }: Following): Promise<void> {
-  while (!signal.aborted) {
+/** Reads members' dials on one connection, again and again. One that fails is tried again on its own. */
+async function follow(members: readonly string[], following: Following): Promise<void> {
+  const { filter, feed, said, signal } = following;
+  const request = { ...filter, recent: CONSOLE.recentDials, ...DETAILS };
+  const reading = new Set(members);
+  while (!signal.aborted && reading.size > 0) {
     try {
-      for await (const { dial, lost } of watchDials(
-        origin,
-        { ...filter, recent: CONSOLE.recentDials, ...DETAILS },
-        signal,
-      )) {
+      for await (const { member, answer, fault } of watchDials([...reading], request, signal)) {
         if (signal.aborted) return;
-        if (lost > 0) feed.skip(id, lost);
-        if (dial) feed.take(id, dial);
-        said('');
+        said(member, fault ?? '');
+        if (fault !== undefined) {
+          reading.delete(member);
+          setTimeout(() => void follow([member], following), CONSOLE.retryMs);
+        } else if (answer) {
+          const { dial, lost } = answer;
+          if (lost > 0) feed.skip(member, lost);
+          if (dial) feed.take(member, dial);
+        }
       }
-      said('it ended the stream');
+      for (const member of reading) said(member, 'it ended the stream');
     } catch (error) {
-      if (!signal.aborted) said(reasonOf(error));
+      if (!signal.aborted) for (const member of reading) said(member, reasonOf(error));
     }
     await new Promise((resolve) => setTimeout(resolve, CONSOLE.retryMs));
   }

@@ -29,15 +29,15 @@ import { type Dial, read, type Settings, type Watched } from '../rpc.ts';
 import { AgentLink } from './agents.tsx';
 import type { ViewProps } from './view.ts';
 
-/** Dials as they happen, at all gateways that this page can ask. */
+/** Dials as they happen, at all gateways. */
 export function DialsView({ plane, settings, path }: ViewProps & { readonly path: readonly string[] }) {
   const [filter, setFilter] = useState<Filter>(NO_FILTER);
   const [order, setOrder] = useState<Order>('newest');
   const [paused, pause] = useState(false);
   const [chosen = ''] = path;
-  const gateways = gatewaysOf(plane).map(({ id, origin = '' }) => ({ id, origin }));
+  const gateways = gatewaysOf(plane).map(({ id }) => id);
   const crowded = gatewaysOf(plane).filter(({ status }) => (status?.tunnels ?? 0) > CONSOLE.manySessions);
-  const sources = gateways.filter(({ id }) => filter.gateway === '' || id === filter.gateway);
+  const sources = gateways.filter((id) => filter.gateway === '' || id === filter.gateway);
   const { feed, faults } = useDials(sources, watchedOf(filter), paused);
   const fates = useFates(sources, new Set(crowded.map(({ id }) => id)), feed);
   const now = Date.now();
@@ -45,12 +45,12 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
   const detail = useMemo(() => dials.find((seen) => seen.dial.dialId === chosen), [dials, chosen]);
   const parked = plane.members.reduce((sum, { status }) => sum + (status?.parkedDials ?? 0), 0);
   if (plane.at > 0 && gateways.length === 0) {
-    return <p class="none">No gateway can be asked from here: open the console of one, or run isthmus watch.</p>;
+    return <p class="none">No gateway answers: run isthmus watch at one.</p>;
   }
   return (
     <section aria-labelledby="dials">
       <h2 id="dials">Dials, as they happen</h2>
-      <DialFilter filter={filter} gateways={gateways.map(({ id }) => id)} change={setFilter} />
+      <DialFilter filter={filter} gateways={gateways} change={setFilter} />
       <fieldset class="choices">
         <legend>Show</legend>
         {ORDERS.map((each) => (
@@ -99,17 +99,13 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
 }
 
 /** Asks gateways every so often what became of the tunnels of dials. @param crowded gateways with too many tunnels to ask for them */
-function useFates(
-  sources: readonly { readonly id: string; readonly origin: string }[],
-  crowded: ReadonlySet<string>,
-  feed: DialFeed,
-): ReadonlyMap<string, Fate> {
+function useFates(sources: readonly string[], crowded: ReadonlySet<string>, feed: DialFeed): ReadonlyMap<string, Fate> {
   const ask = async () => {
     const established = feed.list().filter(isEstablished);
     const answers = await Promise.allSettled(
-      sources.map(async ({ id, origin }) => {
-        const list = crowded.has(id) ? undefined : read(origin, 'ListTunnels', {});
-        const [tunnels, { cuts }] = await Promise.all([list, read(origin, 'GetHistory', {})]);
+      sources.map(async (id) => {
+        const list = crowded.has(id) ? undefined : read(id, 'ListTunnels', {});
+        const [tunnels, { cuts }] = await Promise.all([list, read(id, 'GetHistory', {})]);
         return [id, { tunnels: tunnels?.tunnels, cuts: cuts ?? [] }] as const;
       }),
     );
@@ -119,7 +115,7 @@ function useFates(
     );
   };
   // The first dials are not left without for long.
-  const key = `${sources.map(({ id }) => id).join()} ${feed.size > 0}`;
+  const key = `${sources.join()} ${feed.size > 0}`;
   return useAsked(ask, CONSOLE.slowLookMs, key).answer ?? NO_FATES;
 }
 

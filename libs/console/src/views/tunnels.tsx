@@ -28,8 +28,8 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
   const members = one.length > 0 ? one : fronts;
   const rates = useRef(new TunnelRates());
   const list = async () => {
-    const told = await askAll(members, async ({ origin = '', status }) => {
-      const { tunnels } = await read(origin, 'ListTunnels', {});
+    const told = await askAll(members, async ({ id, status }) => {
+      const { tunnels } = await read(id, 'ListTunnels', {});
       // An all-in-one server lists a tunnel for each of its roles: the first one knows the caller.
       const [first] = status?.roles ?? [Role.ROLE_GATEWAY];
       return tunnels.filter(({ role }) => role === first);

@@ -98,20 +98,20 @@ interface Asked {
 function Explained({ asked, gateway }: { readonly asked: Asked; readonly gateway: Seen }) {
   const [state, setState] = useState<{ answer?: Explanation; fault?: unknown }>({});
   const [tried, setTried] = useState<{ busy?: boolean; answer?: TriedDial; fault?: unknown }>({});
-  const { origin = '' } = gateway;
+  const { id } = gateway;
   useEffect(() => {
     let ended = false;
     const settle = (next: typeof state) => {
       if (!ended) setState(next);
     };
-    read(origin, 'Explain', asked).then(
+    read(id, 'Explain', asked).then(
       (answer) => settle({ answer }),
       (fault: unknown) => settle({ fault }),
     );
     return () => {
       ended = true;
     };
-  }, [asked, origin]);
+  }, [asked, id]);
   if (state.fault !== undefined) return <Fault error={state.fault} most={500} />;
   if (!state.answer) return <p>Asking {shown(gateway.id)} …</p>;
   const { destination, tenant } = state.answer;

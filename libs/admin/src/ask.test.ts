@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
+import type { Ask, Question } from '@isthmus/tunnel';
+import type { PlanePart } from './calls/members.ts';
+import { ADMIN } from './defaults.ts';
+import type { AdminServer } from './server.ts';
+import { aPort, idleBackend } from './testing/backend.ts';
+
+const member = (memberId: string, adminAddress: string, since: number, host = 'elsewhere') => {
+  return { memberId, roles: ['gateway' as const], adminAddress, host, version: '1', zone: '', since };
+};
+
+const plane: PlanePart = {
+  registry: { synced: true, up: true, detail: '', lastAnswerAt: undefined },
+  members: async () => [],
+  lastMembers: () => [
+    member('g1', '10.0.0.1:8095', 30),
+    member('dead', '10.0.0.1:8095', 10),
+    member('g2', '127.0.0.1:8095', 20),
+    member('g3', '127.0.0.1:8095', 10),
+  ],
+  hubs: () => [{ hubId: 'h1', peerAddress: '', agentAddress: '', zone: 'a', draining: false, incarnation: 1 }],
+  linkTo: () => 'none',
+  rttTo: () => undefined,
+  failureOf: () => undefined,
+};
+
+async function post({ address: { port } }: AdminServer, question: object, signal?: AbortSignal) {
+  return fetch(`http://127.0.0.1:${port}/ask`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(question),
+    ...(signal && { signal }),
+  });
+}
+
+async function lines(response: Response) {
+  const text = await response.text();
+  return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
+}
+
+test('all members are asked at once: listed ones, linked hubs, and of two at one address the later', async () => {
+  const asked: Question[] = [];
+  const ask: Ask = async function* (question) {
+    asked.push(question);
+    yield { answer: { memberId: 'member' in question.to ? question.to.member : '' } };
+  };
+  await using server = await aPort({ backend: idleBackend({ plane, ask }) });
+  const found = await lines(await post(server, { method: 'GetStatus' }));
+  const ids = found.map((line) => line.answer.memberId).sort();
+  assert.deepEqual(ids, ['g1', 'g2', 'g3', 'h1', 'm1']);
+  assert.ok(asked.every(({ reads, operator }) => reads && operator.tenant === undefined));
+  const hubs = await lines(await post(server, { method: 'Drain', roles: ['hub'] }));
+  assert.deepEqual(
+    hubs.map((line) => line.member.id),
+    ['m1', 'h1'],
+  );
+  assert.equal(asked.at(-1)?.reads, false);
+});
+
+test('who fails or is late has a line with the reason, and the others answer', async () => {
+  const ask: Ask = async function* ({ to }, signal) {
+    const id = 'member' in to ? to.member : to.agent;
+    if (id === 'g1') throw new Error('g1 has no link');
+    if (id === 'g2') await once(signal, 'abort').then(() => signal.throwIfAborted());
+    yield { answer: {} };
+  };
+  await using server = await aPort({ backend: idleBackend({ plane, ask }) });
+  const found = await lines(await post(server, { method: 'GetStatus', members: ['g1', 'g2', 'h1'], timeoutMs: 50 }));
+  const of = new Map(found.map((line) => [line.member.id, line.error?.message ?? 'answered']));
+  assert.deepEqual(Object.fromEntries(of), {
+    g1: 'g1 has no link',
+    g2: 'no answer within 0.05 s: it hangs, or the network drops packets',
+    h1: 'answered',
+  });
+});
+
+test('a request that is at fault is refused by what is wrong', async () => {
+  await using server = await aPort({ backend: idleBackend() });
+  for (const [question, fault] of [
+    [{}, /method: a name of the admin RPC/],
+    [{ method: 'Nope' }, /the admin RPC has no method Nope/],
+    [{ method: 'GetStatus', members: 'all' }, /members: a list of ids/],
+    [{ method: 'GetStatus', roles: [1] }, /roles: a list of/],
+    [{ method: 'GetStatus', timeoutMs: -1 }, /timeoutMs: a number above 0/],
+    [{ method: 'GetStatus', agent: { id: 7 } }, /agent: \{"tenant"/],
+    [[], /method: a name/],
+  ] as const) {
+    const response = await post(server, question);
+    assert.match((await response.json()).message, fault);
+    assert.ok(response.status >= 400);
+  }
+  const got = await fetch(`http://127.0.0.1:${server.address.port}/ask`);
+  assert.equal(got.status, 400);
+});
+
+test('so many questions are open at once, and no more', async () => {
+  let open = 0;
+  const ask: Ask = async function* (_question, signal) {
+    open++;
+    await once(signal, 'abort');
+    yield { answer: {} };
+  };
+  await using server = await aPort({ backend: idleBackend({ plane, ask }) });
+  const end = new AbortController();
+  const question = { method: 'WatchDials', members: ['g1'] };
+  const waiting = Array.from({ length: ADMIN.asksOfTenant }, () => post(server, question, end.signal).catch(() => {}));
+  await until(() => open === ADMIN.asksOfTenant, { what: 'open questions' });
+  const refused = await post(server, question);
+  assert.deepEqual([refused.status, /32 questions are open/.test(await refused.text())], [429, true]);
+  end.abort();
+  await Promise.all(waiting);
+  await until(async () => (await post(server, { ...question, method: 'GetStatus', timeoutMs: 1 })).status === 200, {
+    what: 'room for another',
+  });
+});
