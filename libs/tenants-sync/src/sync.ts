@@ -58,8 +58,8 @@ export class Sync {
   /** By secret or config map: the objects that name it. */
   readonly #namedBy = new Map<string, Set<string>>();
   readonly #names = new Map<string, ReadonlySet<string>>();
-  /** Names of objects that are gone, and when their tenants end. */
-  readonly #leaving = new Map<string, number>();
+  /** Names of objects that are gone, of which kind they were, and when what they said ends. */
+  readonly #leaving = new Map<string, { readonly kind: Source['kind']; readonly at: number }>();
   #running: Promise<void> = Promise.resolve();
 
   constructor(options: SyncOptions) {
@@ -86,10 +86,13 @@ export class Sync {
 
   /** An object is new, has changed or is gone. @param gone the last that was known of it, if it is gone */
   changed(name: string, gone?: Source): void {
+    const { sources, now, graceMs } = this.#options;
+    const left = sources(name);
     this.#due.add(name);
-    if (this.#options.sources(name).length > 0) this.#leaving.delete(name);
-    else if (gone && !this.#leaving.has(name))
-      this.#leaving.set(name, this.#options.now() + (gone.atOnce ? 0 : this.#options.graceMs));
+    if (left.some(({ kind }) => kind === this.#leaving.get(name)?.kind)) this.#leaving.delete(name);
+    // A Tenant that only overrides a Cluster may go at once. A Cluster may not, though a Tenant of its name stays.
+    if (!gone || this.#leaving.has(name) || (left.length > 0 && gone.kind === 'Tenant')) return;
+    this.#leaving.set(name, { kind: gone.kind, at: now() + (gone.atOnce ? 0 : graceMs) });
   }
 
   /** A secret or config map is new, has changed or is gone. */
@@ -129,6 +132,7 @@ export class Sync {
   async #draft(name: string): Promise<Draft | undefined> {
     const { sources, stores, directory } = this.#options;
     const [first, ...more] = sources(name);
+    if (first && this.#leaving.has(name)) return undefined;
     if (!first) {
       this.#depends(name, new Set());
       this.#verdicts.delete(name);
@@ -193,10 +197,14 @@ export class Sync {
 
   /** Ends tenants whose objects are gone, and whose grace is over. */
   #end(): void {
-    const { directory, now, changed } = this.#options;
-    for (const [name, at] of this.#leaving) {
+    const { directory, now, changed, sources } = this.#options;
+    for (const [name, { at }] of this.#leaving) {
       if (now() < at) continue;
       this.#leaving.delete(name);
+      if (sources(name).length > 0) {
+        this.#due.add(name);
+        continue;
+      }
       const [namespace = '', object = ''] = name.split('/');
       const base = fileName({ namespace, name: object });
       if (!this.#files.delete(base)) continue;

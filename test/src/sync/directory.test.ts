@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { startAdmission } from '@isthmus/admission';
@@ -12,14 +12,14 @@ type Source = ReturnType<ConstructorParameters<typeof Sync>[0]['sources']>[numbe
 /** A sync of objects that a test puts there, and a member that reads its directory. */
 async function synced(scope: Scope) {
   const dir = await tempDir(scope);
-  const objects = new Map<string, Source>();
+  const objects = new Map<string, Source[]>();
   const faults = new Map<string, string | undefined>();
   let now = 0;
   const start = async () => {
     const sync = new Sync({
       directory: new Directory(dir),
       stores: { own: () => undefined, labelled: () => undefined },
-      sources: (name) => [objects.get(name) ?? []].flat(),
+      sources: (name) => objects.get(name) ?? [],
       graceMs: 1000,
       now: () => now,
       changed: (name, verdict) => void faults.set(name, verdict?.fault),
@@ -31,16 +31,24 @@ async function synced(scope: Scope) {
   const files = () => readdirSync(dir).filter((name) => name.endsWith('.yaml'));
   return {
     ...{ dir, files, faults },
-    put(name: string, created: number, fields: object) {
+    text: (name: string) => readFileSync(join(dir, name), 'utf8'),
+    put(name: string, created: number, fields: object, kind: Source['kind'] = 'Tenant') {
       const [namespace = '', object = ''] = name.split('/');
-      const source = { kind: 'Tenant', namespace, name: object, created, generation: 1, atOnce: false } as const;
-      objects.set(name, { ...source, fields: { ...fields } });
+      const source = { kind, namespace, name: object, created, generation: 1, atOnce: false, fields: { ...fields } };
+      const others = (objects.get(name) ?? []).filter((each) => each.kind !== kind);
+      objects.set(name, kind === 'Tenant' ? [...others, source] : [source, ...others]);
       sync.changed(name);
     },
-    remove(name: string) {
-      const gone = objects.get(name);
-      objects.delete(name);
-      sync.changed(name, gone);
+    remove(name: string, kind: Source['kind'] = 'Tenant') {
+      const all = objects.get(name) ?? [];
+      objects.set(
+        name,
+        all.filter((each) => each.kind !== kind),
+      );
+      sync.changed(
+        name,
+        all.find((each) => each.kind === kind),
+      );
     },
     flush: () => sync.flush(),
     wait: (ms: number) => {
@@ -87,6 +95,32 @@ describe('the directory of a sync', () => {
       wait(1000);
       await flush();
       await until(() => tenants.size === 0);
+    }),
+  );
+
+  test(
+    'keeps what a Cluster says for its grace, though a Tenant that overrides it stays',
+    scoped(async (scope) => {
+      const { put, remove, flush, wait, text } = await synced(scope);
+      put('acme/prod', 1, tokens('https://a.example'), 'Cluster');
+      put('acme/prod', 2, { limits: { tunnels: 7 } });
+      await flush();
+      assert.match(text('acme.prod.yaml'), /a\.example[\s\S]*tunnels: 7/);
+      remove('acme/prod', 'Cluster');
+      put('acme/prod', 2, { limits: { tunnels: 8 } });
+      await flush();
+      wait(999);
+      await flush();
+      assert.match(text('acme.prod.yaml'), /a\.example[\s\S]*tunnels: 7/);
+      wait(1);
+      await flush();
+      await flush();
+      assert.doesNotMatch(text('acme.prod.yaml'), /a\.example/);
+      put('acme/prod', 3, tokens('https://b.example'), 'Cluster');
+      await flush();
+      remove('acme/prod', 'Tenant');
+      await flush();
+      assert.doesNotMatch(text('acme.prod.yaml'), /tunnels/);
     }),
   );
 
