@@ -1,5 +1,5 @@
 import { adminApi } from '@isthmus/proto/admin';
-import { certificateOf, isFor, socketPathOf } from '@isthmus/runtime';
+import { certificateOf, isFor, isIP, socketPathOf } from '@isthmus/runtime';
 import { ADMIN_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { ChannelCredentials, createChannel, createClient } from 'nice-grpc';
 
@@ -27,6 +27,9 @@ export function adminClient(address: string, tls?: AdminClientTls): AdminConnect
     'grpc.max_receive_message_length': 64 * 1024 * 1024,
     // grpc-js uses http_proxy even for loopback. Admin ports are reached directly.
     'grpc.enable_http_proxy': 0,
+    // An address is no server name (RFC 6066 section 3), and Node refuses it.
+    ...(credentials &&
+      isIP(parseDestination(address).host) !== 0 && { 'grpc.ssl_target_name_override': ADMIN_SERVER_NAME }),
   });
   const admin = createClient(adminApi.AdminDefinition, channel);
   return { admin, [Symbol.dispose]: () => channel.close() };
