@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
 import type { Packet } from '@isthmus/proto';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
@@ -357,6 +358,38 @@ test('a caller that does not read stops its destination, and nothing is lost whe
   const bytes = got.reduce((sum, packet) => sum + (packet.type === 'DATA' ? packet.data.length : 0), 0);
   assert.equal(bytes, size);
   assert.deepEqual(got.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
+});
+
+test('a caller that rests before the last bytes of an ended tunnel gets them when it reads on', async (context) => {
+  const { target } = await gateway();
+  // A little more than a caller that rests has room for: its window, and what Node reads ahead.
+  const size = 128 * 1024;
+  const source = Promise.withResolvers<Socket>();
+  const far = await destination((socket) => {
+    source.resolve(socket);
+    socket.end(Buffer.alloc(size, 'x'));
+  });
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const { stream, head, packets, status } = open(connectTo(Number(target.split(':').at(-1))), {
+    ':path': PROXY_METHOD,
+  });
+  const closed = once(stream, 'close');
+  stream.pause();
+  stream.write(message({ type: 'DIAL_REQ', protocol: 'tcp', address: `${far.host}:${far.port}`, random: 1n }));
+  await head;
+  const socket = await source.promise;
+  if (!socket.writableFinished) await once(socket, 'finish');
+  for (let turns = 0; turns < 200; turns++) await setImmediate();
+  for (let seconds = 0; seconds < 60; seconds++) {
+    context.mock.timers.tick(1000);
+    await setImmediate();
+  }
+  stream.resume();
+  await closed;
+  const bytes = packets.reduce((sum, packet) => sum + (packet.type === 'DATA' ? packet.data.length : 0), 0);
+  assert.equal(bytes, size);
+  assert.deepEqual(packets.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
+  assert.equal((await status)['grpc-status'], '0');
 });
 
 test('a caller that dials nothing is told so, and one that has dialled has all the time it wants', async (context) => {

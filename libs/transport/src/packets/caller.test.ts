@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
 import { collect, serve, silent, types } from './testing.ts';
 
 test('a caller’s stream carries one tunnel: another dial on it is refused and the first goes on', async () => {
@@ -44,6 +46,26 @@ test('a caller that closes gets CLOSE_RSP and then the end of its stream', async
   assert.deepEqual(types(agent), ['DIAL_RSP', 'CLOSE_RSP']);
   assert.equal(outcomes[0]?.by, 'caller');
   assert.equal(outcomes[0]?.error, undefined);
+});
+
+test('a caller that reads the end of its tunnel slowly gets all of it, and its tunnel counts until then', async (context) => {
+  const { hub, agent, served, fars, outcomes } = serve({ role: 'gateway' });
+  hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
+  await until(() => fars.length === 1 && agent.sent.length === 1, 'tunnel');
+  agent.full = true;
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  fars[0]?.resume().end('the end');
+  // `until` would wait by the timers that stand.
+  for (let turns = 0; turns < 100; turns++) await setImmediate();
+  context.mock.timers.tick(5 * TRANSPORT.packetsCloseMs);
+  context.mock.timers.reset();
+  assert.deepEqual(types(agent), ['DIAL_RSP', 'DATA']);
+  assert.deepEqual([agent.over, outcomes.length], [false, 0]);
+  agent.drain();
+  assert.equal(await served.closed, undefined);
+  assert.deepEqual(types(agent), ['DIAL_RSP', 'DATA', 'CLOSE_RSP']);
+  await until(() => outcomes.length === 1, 'over');
+  assert.deepEqual([outcomes[0]?.how, outcomes[0]?.by], ['closed', 'destination']);
 });
 
 test('a caller’s stream that breaks while it dials aborts the dial', async () => {

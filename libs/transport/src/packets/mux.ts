@@ -6,13 +6,18 @@ import { TRANSPORT } from '../defaults.ts';
 import type { Unread } from './channel.ts';
 import { closePacket, type PacketSide, PacketStream } from './stream.ts';
 
+interface Posted {
+  readonly packet: Packet;
+  readonly left: (() => void) | undefined;
+}
+
 /**
  * What waits for a full channel. Packets that open and close tunnels go before data. Tunnels with data take turns, one packet each, so
  * that no bulk transfer starves the others. A receive loop never waits here.
  */
 export class PacketOutbox {
   readonly #channel: PacketChannel;
-  #posted: Packet[] = [];
+  #posted: Posted[] = [];
   /** Tunnels with data, in order of arrival. Each sends one packet when called. */
   readonly #turns = new Set<() => void>();
   #full = false;
@@ -24,10 +29,16 @@ export class PacketOutbox {
     this.#channel = channel;
   }
 
-  /** Sends a packet that must arrive. */
-  post(packet: Packet): void {
-    if (this.#ending) return;
-    this.#posted.push(packet);
+  /**
+   * Sends a packet that must arrive.
+   * @param left called once the channel has taken it, or takes nothing any more
+   */
+  post(packet: Packet, left?: () => void): void {
+    if (this.#ending) {
+      left?.();
+      return;
+    }
+    this.#posted.push({ packet, left });
     if (this.#posted.length > TRANSPORT.packetsPosted)
       this.#channel.destroy(
         new PlaneEnded(`the peer reads nothing: ${TRANSPORT.packetsPosted} packets wait for it`, { by: 'limit' }),
@@ -72,8 +83,10 @@ export class PacketOutbox {
   clear(): void {
     this.#ending = true;
     this.#ended = true;
+    const posted = this.#posted;
     this.#posted = [];
     this.#turns.clear();
+    for (const { left } of posted) left?.();
   }
 
   #flush(): void {
@@ -98,7 +111,11 @@ export class PacketOutbox {
 
   #sendPosted(): void {
     let sent = 0;
-    while (!this.#full && sent < this.#posted.length) this.send(this.#posted[sent++] as Packet);
+    while (!this.#full && sent < this.#posted.length) {
+      const { packet, left } = this.#posted[sent++] as Posted;
+      this.send(packet);
+      left?.();
+    }
     if (sent > 0) this.#posted.splice(0, sent);
   }
 }

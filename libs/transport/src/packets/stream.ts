@@ -75,7 +75,7 @@ interface PacketStreamOptions {
   readonly maxData?: number | undefined;
   /** Counts what waits for the reader, and keeps the peer from sending faster than the reader reads. */
   readonly unread: Unread;
-  /** Called once, when nothing more is sent: our close was sent, or nobody is left to get it. */
+  /** Called once, when nothing more is sent: our close has left, or need not leave behind data any more. */
   readonly closed?: (() => void) | undefined;
 }
 
@@ -96,7 +96,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly #outbox: PacketOutbox;
   readonly #maxData: number;
   readonly #unread: Unread;
-  readonly #closed: (() => void) | undefined;
+  #closed: (() => void) | undefined;
   readonly #turn = () => this.#sendOne();
   #state: ClosingState = 'open';
   /** Data that arrived while the reader wanted no more. */
@@ -178,14 +178,15 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.#outbox.queue(this.#turn);
   }
 
+  /** A serving side is done once a slow peer has made room for the close, so the tunnel counts until then. */
   override _final(done: () => void): void {
-    this.#step('end');
-    done();
+    this.#step('end', undefined, done);
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#outbox.leave(this.#turn);
     this.#step('abort', closingText(error));
+    this.#over();
     this.#waiting.clear();
     this.#unread.close();
     done(error);
@@ -219,17 +220,29 @@ export class PacketStream extends Duplex implements TunnelEnd {
     else this.push(null);
   }
 
-  #step(event: ClosingEvent, error?: string): void {
+  /** @param done called when nothing more is sent, or once a dialling side has said that it closes */
+  #step(event: ClosingEvent, error?: string, done?: () => void): void {
     const { next, tell, eof } = closingStep(this.#side, this.#state, event);
     const closes = next === 'closed' && this.#state !== 'closed';
     this.#state = next;
-    if (tell) this.#outbox.post(closePacket(this.#side, this.connectID, error));
-    if (closes) this.#closed?.();
+    const left = () => {
+      if (closes) this.#over();
+      done?.();
+    };
+    const waits = tell && closes && event === 'end';
+    if (tell) this.#outbox.post(closePacket(this.#side, this.connectID, error), waits ? left : undefined);
+    if (!waits) left();
     if (!eof) return;
     this.#ended = true;
     this.#endReader();
     this.#outbox.leave(this.#turn);
     this.#release();
+  }
+
+  #over(): void {
+    const closed = this.#closed;
+    this.#closed = undefined;
+    closed?.();
   }
 }
 
