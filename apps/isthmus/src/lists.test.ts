@@ -155,6 +155,28 @@ describe('a watched list', () => {
     assert.equal(await list(kind, call as unknown as Call<ListOptions>), EXIT.good);
     return terminal.stdout;
   }
+  it('folds what does not fit, as the list does, and loses no word', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const tick = setInterval(() => t.mock.timers.tick(10_000), 1);
+    const long = { ...rex, state: 'waits for its dinner since early this morning' };
+    const interrupt = new AbortController();
+    const terminal = new TestTerminal([], { interrupted: interrupt.signal, interactive: true, columns: 40 });
+    const columns = () => [COLUMNS[0], { ...COLUMNS[1], least: 16, folds: true }];
+    const kind = { ...kindOf([[long], [long, { ...long, pet: 'tom' }]], [], () => interrupt.abort()), columns };
+    const plane = async () => ({ meet: async () => {} });
+    const call = { args: [[]], options: { watch: true }, terminal, plane, output: new Output(terminal, 'table') };
+    try {
+      await list(kind, call as unknown as Call<ListOptions>);
+    } finally {
+      clearInterval(tick);
+    }
+    const row = (pet: string) => [
+      `added     ${pet}   waits for its dinner`,
+      '                since early this morning',
+    ];
+    assert.equal(terminal.stdout, ['EVENT     PET   STATE', ...row('rex'), ...row('tom'), ''].join('\n'));
+  });
+
   const later = [
     { ...rex, ageMs: 9 },
     { ...tom, state: 'ready' },

@@ -266,13 +266,12 @@ function rowTeller<V extends object, M extends object>(
     const columns: ListColumn<Change<V>>[] = [
       { name: 'event', of: ({ event }) => words[event](event.padEnd('changed'.length)) },
       ...kind.columns((first ?? changes).map(({ item }) => item)).map((column) => {
-        // Each row is a line: rows that were printed are counted.
-        return { ...column, folds: false, of: ({ item }: Change<V>, style: Style) => column.of(item, style) };
+        return { ...column, of: ({ item }: Change<V>, style: Style) => column.of(item, style) };
       }),
     ];
     const headers = !first && options.headers !== false;
-    const lines = rowsTable(columns, [...(first ?? []), ...changes], { ...output.style, headers }).split('\n');
-    terminal.out(lines.slice(first ? first.length : 0).join('\n'));
+    const style = { ...output.style, headers, printed: first?.length ?? 0 };
+    terminal.out(rowsTable(columns, [...(first ?? []), ...changes], style));
     first ??= changes;
   };
 }

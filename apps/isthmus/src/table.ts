@@ -27,6 +27,8 @@ export interface Room {
   readonly wide: boolean;
   /** False leaves out the names of the columns. */
   readonly headers?: boolean;
+  /** So many rows were printed before, with the headers: they only count for the widths. */
+  readonly printed?: number;
 }
 
 interface Cells {
@@ -174,9 +176,16 @@ export function table(
   });
   for (const row of shown.rows) made.push([...row]);
   if (made.length === 0 && room.headers === false) return '';
+  const printed = shown.rows.slice(0, room.printed ?? 0).reduce((sum, row) => sum + heightOf(row), 0);
   return `${made
     .toString()
     .split('\n')
+    .slice(printed)
     .map((line) => line.trimEnd())
     .join('\n')}\n`;
+}
+
+/** In lines. */
+function heightOf(row: readonly string[]): number {
+  return Math.max(...row.map((cell) => cell.split('\n').length));
 }
