@@ -176,16 +176,12 @@ export function table(
   });
   for (const row of shown.rows) made.push([...row]);
   if (made.length === 0 && room.headers === false) return '';
-  const printed = shown.rows.slice(0, room.printed ?? 0).reduce((sum, row) => sum + heightOf(row), 0);
+  const height = (row: readonly string[]) => Math.max(...row.map((cell) => cell.split('\n').length));
+  const printed = shown.rows.slice(0, room.printed ?? 0).reduce((sum, row) => sum + height(row), 0);
   return `${made
     .toString()
     .split('\n')
     .slice(printed)
     .map((line) => line.trimEnd())
     .join('\n')}\n`;
-}
-
-/** In lines. */
-function heightOf(row: readonly string[]): number {
-  return Math.max(...row.map((cell) => cell.split('\n').length));
 }
