@@ -27,6 +27,7 @@ import {
   pingAtRest,
   type Reach,
   refusedWhere,
+  shownCertificate,
   upgradeServer,
 } from '@isthmus/transport';
 import type { DialRequest, Observation } from '@isthmus/tunnel';
@@ -375,7 +376,13 @@ export class AgentPort {
   ): SessionGrant | undefined {
     const { tenant, grant } = agent;
     this.listeners.proven(socket);
-    const identity = { ...session, tenant, ...(grant && { principal: grant.principal }) };
+    const { validFrom, validTo } = shownCertificate(socket)?.leaf ?? {};
+    const identity = {
+      ...session,
+      tenant,
+      ...(validFrom !== undefined && validTo !== undefined && { certificate: { validFrom, validTo } }),
+      ...(grant && { principal: grant.principal }),
+    };
     // A Go agent judges no addresses: a name is refused unless a rule allows it as a name.
     const { tenancy } = this.#options;
     const judged = session.protocol === 'packets' && tenancy;
@@ -395,4 +402,4 @@ export class AgentPort {
 }
 
 /** What is known about a session, apart from its tenant and principal. */
-type Said = Omit<AgentIdentity, 'tenant' | 'principal'>;
+type Said = Omit<AgentIdentity, 'tenant' | 'principal' | 'certificate'>;

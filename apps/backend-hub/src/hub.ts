@@ -86,6 +86,11 @@ class RunningHub implements Hub {
     this.attach = hubAttach({ ...way, session: (request) => this.#sessions.attach(request) });
   }
 
+  /** What it tells of itself. */
+  get record(): HubRecord {
+    return this.#record;
+  }
+
   get agentAddress(): string {
     return this.#agents.listeners.address;
   }

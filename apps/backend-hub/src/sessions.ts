@@ -48,6 +48,7 @@ export interface AgentIdentity {
   readonly protocol: SessionInfo['protocol'];
   readonly remote: string;
   readonly instance?: string;
+  readonly certificate?: NonNullable<SessionInfo['certificate']>;
   /** Unset where no tenants are configured. */
   readonly principal?: Principal;
 }

@@ -2,7 +2,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { DialState } from '@isthmus/proto/admin-enums';
 import type { DialErrorCode } from '@isthmus/tunnel';
 import { FINDINGS } from './defaults.ts';
-import type { Dial, Evidence, FailingDials } from './evidence.ts';
+import type { Dial, Evidence } from './evidence.ts';
 import { age, millis, plural, type Result, reportOf } from './result.ts';
 
 /** What callers fail to reach again and again. What several gateways saw is one finding. Hubs see the same dials, and less of them. */
@@ -10,7 +10,7 @@ export function ofCallers({ members, now }: Evidence): Result[] {
   const report = reportOf('callers');
   const all = members.flatMap(({ id, roles, status }) => {
     const failing = roles.includes('gateway') ? (status?.failing ?? []) : [];
-    return failing.filter(isOfCallers).map((each) => ({ ...each, id, agoMs: (status?.nowMs ?? now) - each.lastMs }));
+    return failing.map((each) => ({ ...each, id, agoMs: (status?.nowMs ?? now) - each.lastMs }));
   });
   const groups = Map.groupBy(all, ({ tenant, destination, code }) => JSON.stringify([tenant, destination, code]));
   return [...groups.values()].flatMap((own) => {
@@ -46,11 +46,6 @@ export const OWN_HEALTH_PORT = '127.0.0.1:8093';
 /** Only an agent gives these answers, so the path to it works, whatever is behind it. */
 const FROM_THE_AGENT = ['connection_refused', 'destination_ip_prohibited'];
 
-/** `isthmus check` itself dials agents' health ports, and judges the answers. */
-function isOfCallers({ destination }: FailingDials): boolean {
-  return destination !== OWN_HEALTH_PORT;
-}
-
 function named(agents: readonly string[], count: number): string {
   const names = agents.join(', ');
   return agents.length < count ? `${count} agents, among them ${names}` : names;
@@ -74,7 +69,7 @@ const ADVICE: Readonly<Record<DialErrorCode, string>> = {
   connection_timeout:
     "the destination did not answer the agent: a firewall or network policy between them drops packets (in Kubernetes, the destination's own NetworkPolicy must let agents' pods in), or the machine is down",
   destination_ip_unroutable: "the agent's network has no route there: another agent must serve it, see isthmus explain",
-  dns_error: "the agent's resolver does not know the name: resolve it in the agent's pod",
+  dns_error: "the agent's resolver does not know the name, or fails as the text says: resolve it in the agent's pod",
   dns_timeout: "the agent's resolver does not answer: check DNS in the agent's network",
   destination_ip_prohibited:
     "if the text names a rule of a tenant's policy, it is in the tenant's file; if it names --allow-destinations or --deny-destinations, these flags of the agent decide; otherwise a route or firewall on its machine forbids the dial",

@@ -6,7 +6,6 @@ export type Hub = adminApi.Hub;
 export type Session = adminApi.Session;
 export type Dial = adminApi.DialRecord;
 export type Refusal = adminApi.Refusal;
-export type FailingDials = adminApi.FailingDials;
 export type Loss = adminApi.Loss;
 export type Tenants = adminApi.ListTenantsResponse;
 export type Config = adminApi.GetConfigResponse;

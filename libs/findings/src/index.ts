@@ -1,3 +1,4 @@
+export { middleOf } from './clocks.ts';
 export { FINDINGS } from './defaults.ts';
 export { adviceFor, cutsIn, groupsOfCuts, OWN_HEALTH_PORT, ofDial } from './dials.ts';
 export type {

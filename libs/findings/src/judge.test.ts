@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Notice_Kind as Kind } from '@isthmus/proto/admin-enums';
-import { OWN_HEALTH_PORT } from './dials.ts';
+import { Admission, Notice_Kind as Kind } from '@isthmus/proto/admin-enums';
 import type { Evidence, Tenants } from './evidence.ts';
 import { judge } from './judge.ts';
 import { CHECKS, findingsIn } from './result.ts';
@@ -167,7 +166,7 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
   [
     'a registry that takes no writes',
     saying({}, aList({ registry: { up: false, synced: true, detail: 'READONLY', ageMs: 1 } })),
-    /^fail links the registry: g1 cannot use it: READONLY$/,
+    /^fail links Redis: g1 cannot use it: READONLY$/,
     /REPLICAOF NO ONE/,
   ],
   ['no agents', { sessions: [] }, /^fail agents the plane: no agent has a session/, /--ca-cert/],
@@ -350,6 +349,101 @@ test('clocks pass within a second, warn above, and fail where certificates would
   assert.deepEqual([told(0, 400, -500), told(0, 2000), told(-20_000, 15_000)], ['pass', 'warn', 'fail']);
 });
 
+test('the clock that is off is named, with how far and whom it disagrees with', () => {
+  const clocks = [{ of: 'this machine', aheadMs: 0 }];
+  const told = (...ahead: readonly (readonly [string, number])[]) => {
+    const members = ahead.map(([id, aheadMs]) => aWitness(id, { aheadMs }));
+    return judge(plane({ members, clocks }), ['clocks']).map(
+      ({ outcome, about, detail }) => `${outcome} ${about}: ${detail}`,
+    );
+  };
+  assert.deepEqual(told(['g1', 20], ['h1', -600_000]), [
+    'fail h1: its clock is 10 min 0 s behind that of this machine, g1',
+  ]);
+  assert.deepEqual(told(['g1', 86_400_000], ['h1', 86_400_010]), [
+    'fail this machine: its clock is 24 h 0 min behind that of g1, h1',
+  ]);
+  assert.deepEqual(
+    told(['g1', 5000]),
+    ['warn members: g1 is 5,000 ms ahead of this machine'],
+    'of two, either may be right',
+  );
+});
+
+test('what a wrong clock makes of certificates is blamed on the clock', () => {
+  const expired = {
+    kind: Kind.KIND_CERTIFICATE_EXPIRED,
+    text: 'certificate CN=x at the port for agents expired on 2026-01-01',
+    todo: 'renew its files in place',
+  };
+  const reason = 'the client certificate of CN=a is refused: it expired at 2026-05-01T00:00:00.000Z: renew it';
+  const refused = {
+    where: 'agents',
+    remote: '10.0.0.9:1',
+    reason,
+    count: 1,
+    firstMs: NOW,
+    lastMs: NOW,
+    distrusted: false,
+  };
+  const late = aWitness('h1', {
+    roles: ['hub'],
+    aheadMs: 40 * DAY_MS,
+    status: aStatus({ nowMs: NOW, notices: [expired], refusals: [refused] }),
+  });
+  const evidence = plane({ members: [aWitness('g1'), aWitness('g2'), late] });
+  const [own] = judge(evidence, ['certificates']);
+  assert.match(
+    `${own?.detail}: ${own?.todo}`,
+    /expired on 2026-01-01, by a clock that is 40 d 0 h ahead of most others: set the clock of this machine first/,
+  );
+  const [refusal] = judge(evidence, ['refusals']);
+  assert.equal(refusal?.todo, 'the clock of h1 is 40 d 0 h ahead of most others: set it first (clocks)');
+});
+
+test("an agent's certificate that should have been renewed is found where its hub saw it", () => {
+  const sessions = [aSession({ agentId: 'e', certificateEndsMs: NOW + 4 * DAY_MS + 1 }), aSession({ agentId: 'f' })];
+  const [found, ...others] = judge(plane({ sessions }), ['certificates']);
+  assert.equal(others.length, 0);
+  assert.match(
+    `${found?.outcome} ${found?.about}: ${found?.detail}`,
+    /^warn agent e: the certificate of its sessions expires on \d{4}-\d\d-\d\d, in 4 days$/,
+  );
+});
+
+test('an agent that is asked alone tells of its own sessions', () => {
+  const server = { serverId: 'h1', address: 'h1:8091', protocol: 1 as const, plane: 'p', leaving: false, open: 0 };
+  const told = (servers: number) => {
+    const list = aList({ servers: Array.from({ length: servers }, () => server), serversWanted: 2 });
+    const members = [aWitness('a', { roles: ['agent'], list })];
+    return judge(plane({ members, hubs: [], sessions: [] }), ['agents']).map(
+      ({ outcome, detail }) => `${outcome} ${detail}`,
+    );
+  };
+  assert.deepEqual(
+    [told(2), told(1), told(0)],
+    [
+      ['pass has sessions with 2 of 2 servers'],
+      ['warn has sessions with 1 of 2 servers'],
+      ['fail has sessions with 0 of 2 servers'],
+    ],
+  );
+});
+
+test('a member that drains does what it was told to', () => {
+  const checks = [{ name: 'admission', ok: false, detail: 'draining' }];
+  const told = (admission: Admission) => {
+    const status = aStatus({ ready: false, checks, admission, sessions: 0, tunnels: 2 });
+    return judge(plane({ members: [aWitness('h1', { roles: ['hub'], status })] }), ['members']).map(
+      ({ outcome, detail }) => `${outcome} ${detail}`,
+    );
+  };
+  assert.deepEqual(told(Admission.ADMISSION_DRAINING), [
+    'pass drains, as it was told: 0 sessions and 2 tunnels are left',
+  ]);
+  assert.deepEqual(told(Admission.ADMISSION_OPEN), ['fail is not ready: admission: draining']);
+});
+
 test('an agent in quarantine is named with the reason, and one of another tenant with the tenant', () => {
   const sessions = [
     aSession({ agentId: 'b', quarantined: true, quarantineReason: 'a test' }),
@@ -371,13 +465,6 @@ test('a hub that answers is not missing, although a gateway has lost it', () => 
   const losses = [aLoss('h9', { role: 2, tenant: '', remote: 'h9:8097', reason: 'silent for 2 s', atMs: NOW })];
   const members = [...(saying({ losses }).members ?? []), aWitness('h9', { roles: ['hub'] })];
   assert.deepEqual(judge(plane({ members }), ['missing']), []);
-});
-
-test('what a check itself dials is no failure of callers', () => {
-  for (const code of ['connection_refused', 'connection_timeout']) {
-    const dialled = { ...failing, destination: OWN_HEALTH_PORT, code };
-    assert.deepEqual(judge(plane(saying({ failing: [dialled] })), ['callers']), []);
-  }
 });
 
 test('what a check looks at fits a line of its help', () => {

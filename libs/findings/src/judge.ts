@@ -1,6 +1,7 @@
+import { ofClocks } from './clocks.ts';
 import { ofCallers, ofParked } from './dials.ts';
 import type { Evidence } from './evidence.ts';
-import { ofCertificates, ofClocks, ofConfig, ofLimits, ofMembers, ofTenants, ofVersions } from './members.ts';
+import { ofCertificates, ofConfig, ofLimits, ofMembers, ofTenants, ofVersions } from './members.ts';
 import { ofAgents, ofLinks, ofMissing, ofRefusals } from './reach.ts';
 import { CHECKS, type CheckName, type Result } from './result.ts';
 

@@ -1,9 +1,10 @@
-import { Notice_Kind as Kind } from '@isthmus/proto/admin-enums';
+import { Admission, Notice_Kind as Kind } from '@isthmus/proto/admin-enums';
 import { LIMIT_ENTRIES } from '@isthmus/tunnel/limits';
+import { farOff } from './clocks.ts';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
 import { reachedBy } from './reach.ts';
-import { endsSoon, type Finding, millis, type Result, reportOf } from './result.ts';
+import { agentName, endsSoon, endText, type Finding, plural, type Result, reportOf } from './result.ts';
 
 /** By the names that a member tells, which may be of another version. */
 const HOLDERS = new Map<string, readonly [command: string, shows: string] | undefined>(
@@ -33,6 +34,9 @@ const OF_CERTIFICATES: ReadonlySet<Kind> = new Set([
 ]);
 const ELSEWHERE: ReadonlySet<Kind> = new Set([KIND_TENANT_FILE, ...OF_CERTIFICATES]);
 
+/** Told to stop, or to drain: nothing of it is a fault. */
+const DRAINS: ReadonlySet<Admission> = new Set([Admission.ADMISSION_LEAVING, Admission.ADMISSION_DRAINING]);
+
 export function ofMembers(evidence: Evidence): Result[] {
   const report = reportOf('members');
   return evidence.members.flatMap(({ id, address, status, silent, unseen, list }): Result[] => {
@@ -60,6 +64,11 @@ export function ofMembers(evidence: Evidence): Result[] {
       .filter(({ kind }) => !ELSEWHERE.has(kind))
       .map(({ kind, text, todo }) => report.warn(id, text, TODO.get(kind) ?? (todo || 'read its log')));
     const more = [...noticed, ...old];
+    const { sessions, tunnels, admission } = status;
+    if (!status.ready && DRAINS.has(admission)) {
+      const left = [plural(sessions, 'session'), plural(tunnels, 'tunnel')].join(' and ');
+      return [report.pass(id, `drains, as it was told: ${left} are left`), ...more];
+    }
     if (status.ready) return [report.pass(id, `${status.program} ${status.version} is ready`), ...more];
     const failing = status.checks.filter(({ ok }) => !ok);
     const why = failing.map(({ name, detail }) => (detail === '' ? name : `${name}: ${detail}`)).join('; ');
@@ -69,18 +78,40 @@ export function ofMembers(evidence: Evidence): Result[] {
 }
 
 /** The certificates that members use. Those of their ports are looked at from outside, too; the others are seen only here. */
-export function ofCertificates({ members }: Evidence): Result[] {
+export function ofCertificates(evidence: Evidence): Result[] {
   const report = reportOf('certificates');
-  return members.flatMap(({ id, status }) =>
+  const own = evidence.members.flatMap(({ id, status }) =>
     (status?.notices ?? []).flatMap(({ kind, text, todo }) => {
       if (!OF_CERTIFICATES.has(kind)) return [];
       const outcome = kind === KIND_CERTIFICATE_EXPIRES ? report.warn : report.fail;
       // The check's name says what it is.
       const detail = text.replace(/^certificate /, '');
+      const off = kind === KIND_CERTIFICATE_FAULT ? undefined : farOff(evidence, id);
+      if (off !== undefined)
+        return outcome(`${id}, its own`, `${detail}, by a clock that is ${off} most others`, SET_CLOCK);
       const what = kind === KIND_CERTIFICATE_FAULT ? todo : `${todo}: programs use the new ones within 10 s`;
       return outcome(`${id}, its own`, detail, what);
     }),
   );
+  return [...own, ...ofAgentsCertificates(evidence)];
+}
+
+const SET_CLOCK = 'set the clock of this machine first (clocks), and renew what is expired then';
+
+/** The certificates of agents, as their hubs see them. */
+function ofAgentsCertificates({ sessions, now }: Evidence): Finding[] {
+  const ending = sessions.filter(({ certificateEndsMs }) => certificateEndsMs > 0);
+  const agents = Map.groupBy(ending, ({ tenant, agentId }) => agentName(tenant, agentId));
+  return [...agents].map(([name, own]) => {
+    const ends = Math.min(...own.map(({ certificateEndsMs }) => certificateEndsMs));
+    const todo =
+      'renew its files in place, if nobody has: new sessions show the new one, and those with the old one end when it does';
+    return reportOf('certificates').warn(
+      `agent ${name}`,
+      `the certificate of its sessions ${endText(ends, now)}`,
+      todo,
+    );
+  });
 }
 
 export function ofVersions({ members }: Evidence): Result[] {
@@ -92,21 +123,6 @@ export function ofVersions({ members }: Evidence): Result[] {
   if (!second) return [report.pass('members', `all run ${first[0]}`)];
   const list = versions.map(([version, all]) => `${version} at ${all.map(({ id }) => id).join(', ')}`).join('; ');
   return [report.warn('members', list, 'finish the upgrade, or find out why these members were left out')];
-}
-
-export function ofClocks({ members, clocks }: Evidence): Result[] {
-  const report = reportOf('clocks');
-  const own = members.flatMap(({ id: of, aheadMs }) => (aheadMs === undefined ? [] : [{ of, aheadMs }]));
-  const sorted = [...own, ...clocks].sort((a, b) => a.aheadMs - b.aheadMs);
-  const [slowest, fastest] = [sorted[0], sorted.at(-1)];
-  if (own.length === 0 || !slowest || !fastest) return [];
-  const apart = fastest.aheadMs - slowest.aheadMs;
-  if (apart < FINDINGS.clocksApartMs) return [report.pass('members', `within ${millis(apart)} of each other`)];
-  const detail = `${fastest.of} is ${millis(apart)} ahead of ${slowest.of}`;
-  const outcome = apart < FINDINGS.clocksFarApartMs ? report.warn : report.fail;
-  return [
-    outcome('members', detail, 'check that both synchronise their clocks by NTP (timedatectl, chronyc tracking)'),
-  ];
 }
 
 /** A flag whose value differs between replicas of one program. */

@@ -1,4 +1,5 @@
 import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
+import { farOff } from './clocks.ts';
 import { FINDINGS } from './defaults.ts';
 import { type Evidence, type Loss, type Refusal, registryFaults, type Session } from './evidence.ts';
 import { age, agentName, type Finding, plural, type Result, reportOf } from './result.ts';
@@ -21,7 +22,7 @@ export function ofLinks(evidence: Evidence): Result[] {
   const faults = Map.groupBy(registryFaults(evidence), ({ detail }) => detail);
   const registry = [...faults].map(([detail, own]) => {
     const ids = own.map(({ id }) => id).join(', ');
-    return report.fail('the registry', `${ids} cannot use it: ${detail}`, registryTodo(detail));
+    return report.fail('Redis', `${ids} cannot use it: ${detail}`, registryTodo(detail));
   });
   const well = members.flatMap(({ id, roles, list }) => {
     if (!roles.includes('gateway') || !list || list.registry?.up === false) return [];
@@ -61,6 +62,9 @@ export function ofAgents(evidence: Evidence): Result[] {
   const report = reportOf('agents');
   const { sessions } = evidence;
   const hubs = evidence.hubs.filter(({ draining }) => !draining).length;
+  // An agent knows its own alone.
+  const knows = ({ roles, status }: Evidence['members'][number]) => status && !roles.includes('agent');
+  if (sessions.length === 0 && !evidence.members.some(knows)) return evidence.members.flatMap(ofOneAgent);
   if (sessions.length === 0) {
     const todo = "check the agents' logs, their --proxy-server-host, --ca-cert and certificate, and the refusals";
     return [report.fail('the plane', 'no agent has a session: no dial can succeed', todo)];
@@ -86,6 +90,17 @@ export function ofAgents(evidence: Evidence): Result[] {
   return [...withoutAgents(evidence), ...judged];
 }
 
+/** What an agent says of itself. */
+function ofOneAgent({ id, list }: Evidence['members'][number]): Result[] {
+  if (!list) return [];
+  const report = reportOf('agents');
+  const { servers, serversWanted: wanted } = list;
+  const detail = `has sessions with ${servers.length} of ${wanted} servers`;
+  if (servers.length >= wanted && wanted > 0) return [report.pass(id, detail)];
+  const todo = 'isthmus status --address with its admin port says which it cannot reach; see its log';
+  return [(servers.length === 0 ? report.fail : report.warn)(id, detail, todo)];
+}
+
 /** Tenants whose dials fail because they have no agent. One that nobody dials waits for its first agent. */
 function withoutAgents({ members, sessions }: Evidence): Finding[] {
   const served = new Set(sessions.map(({ tenant }) => tenant));
@@ -105,7 +120,7 @@ function withoutAgents({ members, sessions }: Evidence): Finding[] {
  */
 export function ofMissing(evidence: Evidence): Finding[] {
   const report = reportOf('missing');
-  const ago = ({ atMs }: Loss) => `${age(evidence.now - atMs)} ago`;
+  const ago = ({ agoMs }: Missing) => `${age(agoMs)} ago`;
   const servers = (role: number, what: string, meanwhile: string) =>
     lost(evidence, role).map((loss) => {
       const { id, remote, reason, by } = loss;
@@ -152,6 +167,7 @@ function servedBy(identifiers: Session['identifiers']): string[] {
 /** A loss, and the members that saw it. */
 interface Missing extends Loss {
   readonly by: readonly string[];
+  readonly agoMs: number;
 }
 
 /** Gateways, hubs or agents that went away and are nowhere else in the plane, each once: as the member tells it that knows most. */
@@ -159,7 +175,9 @@ function missing(evidence: Evidence, role: number): Missing[] {
   const here = new Set(present(evidence, role));
   const found = new Map<string, Missing>();
   for (const { id: by, status } of evidence.members) {
-    for (const loss of status?.losses ?? []) {
+    for (const told of status?.losses ?? []) {
+      // By the clock of who saw it.
+      const loss = { ...told, agoMs: (status?.nowMs ?? evidence.now) - told.atMs };
       const name = nameOf(loss.tenant, loss.id);
       if (loss.role !== role || here.has(name)) continue;
       const known = found.get(name);
@@ -217,9 +235,15 @@ export function ofRefusals(evidence: Evidence): Result[] {
     const suspects = agents ? suspectsOf(gone, refusal) : [];
     const names = suspects
       .slice(0, FINDINGS.suspects)
-      .map(({ tenant, id: agent, atMs }) => `${agentName(tenant, agent)} (for ${age(evidence.now - atMs)})`);
+      .map(({ tenant, id: agent, agoMs }) => `${agentName(tenant, agent)} (for ${age(agoMs)})`);
     const more = suspects.length > FINDINGS.suspects ? ` and ${suspects.length - FINDINGS.suspects} more` : '';
     const who = names.length > 0 ? `; agents that have no session any more: ${names.join(', ')}${more}` : '';
+    const wrong = own.flatMap(({ id }) => {
+      const off = farOff(evidence, id);
+      return off === undefined ? [] : `the clock of ${id} is ${off} most others: set it first (clocks)`;
+    });
+    if (wrong[0] !== undefined && /expired|not yet valid|not valid before/i.test(refusal.reason))
+      return [{ ...report.warn(`${ids}, port for ${refusal.where}`, `refused ${told}${who}`, wrong[0]), old }];
     const fix =
       agents && refusal.distrusted
         ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"

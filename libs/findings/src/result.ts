@@ -15,7 +15,7 @@ export const CHECKS = {
   config: 'do replicas of one program have the same flags?',
   tenants: 'are their files in force, and their certificates valid?',
   limits: 'is a tenant near one of its limits?',
-  links: 'does every gateway reach every hub, and the registry?',
+  links: 'does every gateway reach every hub, and Redis?',
   ports: "are the hubs' ports open from this machine?",
   agents: 'does every agent have sessions with two hubs?',
   callers: 'what did callers fail to reach of late, and why?',
@@ -99,8 +99,15 @@ export function endsSoon(
   expiresMs: number,
   now: number,
 ): { readonly over: boolean; readonly text: string } | undefined {
-  const days = Math.floor((expiresMs - now) / DAY_MS);
-  if (days >= FINDINGS.certificateDays) return undefined;
+  if (expiresMs - now >= FINDINGS.certificateDays * DAY_MS) return undefined;
+  return { over: expiresMs < now, text: endText(expiresMs, now) };
+}
+
+/** `expired on 2026-05-01`, `expires on 2026-05-04, in 3 days` */
+export function endText(expiresMs: number, now: number): string {
+  const left = expiresMs - now;
   const on = new Date(expiresMs).toISOString().slice(0, 10);
-  return { over: days < 0, text: days < 0 ? `expired on ${on}` : `expires on ${on}, in ${plural(days, 'day')}` };
+  const days = Math.floor(left / DAY_MS);
+  if (left < 0) return `expired on ${on}`;
+  return `expires on ${on}, in ${days < 2 ? age(left) : plural(days, 'day')}`;
 }

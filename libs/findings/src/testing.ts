@@ -16,6 +16,7 @@ export function aSession(given: Partial<Session> = {}): Session {
     quarantined: false,
     quarantineReason: '',
     drainingSinceMs: 0,
+    certificateEndsMs: 0,
     tunnels: 0,
     ...given,
   };
@@ -58,7 +59,16 @@ export function aStatus(given: Partial<Status> = {}): Status {
 }
 
 export function aList(given: Partial<Members> = {}): Members {
-  return { members: [], membersError: '', hubs: [], registry: undefined, servers: [], serversWanted: 0, ...given };
+  return {
+    members: [],
+    membersError: '',
+    hubs: [],
+    registry: undefined,
+    servers: [],
+    serversWanted: 0,
+    nowMs: 0,
+    ...given,
+  };
 }
 
 export function aWitness(id: string, given: Partial<Witness> = {}): Witness {

@@ -14,7 +14,10 @@ export interface PlaneViewOptions {
   readonly directory: Directory;
   readonly events: PlaneEvents;
   /** The hub in this process: dials to it are function calls. */
-  readonly own?: Pick<Hub, 'hubId' | 'dial' | 'attach' | 'sessionCount' | 'membership' | 'asker' | 'gateways'>;
+  readonly own?: Pick<
+    Hub,
+    'hubId' | 'dial' | 'attach' | 'sessionCount' | 'membership' | 'record' | 'asker' | 'gateways'
+  >;
   /** How to reach the plane's other hubs. Unset if dials never go there. */
   readonly peers?: Pick<PeerLinksOptions, 'tls' | 'socketOf' | 'member'>;
 }
@@ -110,16 +113,22 @@ export class PlaneView {
 
   /** The plane as an operator sees it from here. */
   part(roster: Roster): PlanePart {
-    const { directory } = this.#options;
     return {
       registry: this.following,
       members: () => roster.members(),
       lastMembers: () => roster.last,
-      hubs: () => directory.hubs(),
+      hubs: () => this.#hubs(),
       linkTo: (hub) => this.#linkTo(hub),
       rttTo: (hubId) => this.#peers?.rtt(hubId),
       failureOf: (hubId) => this.#peers?.failure(hubId),
     };
+  }
+
+  /** With its own hub, which has left the registry once it has drained, and is there until it ends. */
+  #hubs(): readonly HubRecord[] {
+    const { directory, own } = this.#options;
+    const known = [...directory.hubs()];
+    return !own || known.some(({ hubId }) => hubId === own.hubId) ? known : [...known, own.record];
   }
 
   /** How dials reach a hub. */

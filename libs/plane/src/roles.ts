@@ -75,6 +75,8 @@ export interface Hub extends NextHop {
   readonly agentAddress: string;
   /** Empty without a peer port. */
   readonly peerAddress: string;
+  /** What it tells of itself. */
+  readonly record: HubRecord;
   sessions(): Iterable<SessionInfo & { readonly draining: boolean; readonly drainingSince?: number }>;
   /** Sessions of a tenant that were renewed in the last full second. */
   renewals(tenant: string): number;

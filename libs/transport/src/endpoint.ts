@@ -308,7 +308,8 @@ const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
 /** The same of a lookup, and whether another agent may know more. */
 const LOOKUPS: Readonly<Record<string, readonly [DialErrorCode, string, boolean]>> = {
   ETIMEOUT: ['dns_timeout', 'i/o timeout', true],
-  EAI_AGAIN: ['dns_error', 'Temporary failure in name resolution', true],
+  // No server answers: nothing is known about the name.
+  EAI_AGAIN: ['dns_timeout', 'Temporary failure in name resolution', true],
   EAI_FAIL: ['dns_error', 'server misbehaving', false],
 };
 

@@ -34,6 +34,8 @@ export interface SessionInfo {
   readonly instance?: string;
   /** The agent's, by its credential. Unset where no tenants are configured. */
   readonly principal?: Principal;
+  /** From when until when the certificate stands that the agent showed, in milliseconds since the epoch. Unset if it showed none. */
+  readonly certificate?: { readonly validFrom: number; readonly validTo: number };
   /** Milliseconds since the epoch. */
   readonly since: number;
 }

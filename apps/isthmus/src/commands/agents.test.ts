@@ -8,9 +8,12 @@ import { agentsOf, agentsText } from './agents.ts';
 const SECOND = 1000;
 
 /** A session whose agent has been draining for so long, in milliseconds. */
-function session(agentId: string, draining: boolean, forMs?: number): adminApi.Session {
-  const since = forMs === undefined ? 0 : Date.now() - forMs;
-  return adminApi.Session.fromPartial({ agentId, tenant: 'default', hubId: 'h', draining, drainingSinceMs: since });
+function session(agentId: string, draining: boolean, forMs?: number) {
+  // By the hub's clock, whatever this machine's says.
+  const nowMs = 1_000_000_000;
+  const since = forMs === undefined ? 0 : nowMs - forMs;
+  const told = { agentId, tenant: 'default', hubId: 'h', draining, drainingSinceMs: since };
+  return { ...adminApi.Session.fromPartial(told), nowMs };
 }
 
 test('an agent whose sessions all drain is shown with how long it has been draining', () => {

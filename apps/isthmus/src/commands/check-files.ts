@@ -62,36 +62,39 @@ function flagName(flag: FileFlag): string {
 
 const report = reportOf('certificates');
 
-/** @param hosts names at which servers are reached, if given */
-export function checkFiles(files: FileOptions, hosts: readonly string[]): Result[] {
+/**
+ * @param hosts names at which servers are reached, if given
+ * @param now in milliseconds since the epoch; by default, as this machine says it
+ */
+export function checkFiles(files: FileOptions, hosts: readonly string[], now?: number): Result[] {
   const authorities = AUTHORITIES.flatMap(({ flag }) =>
-    files[flag] === undefined ? [] : checked(flag, files[flag], { use: 'authority' }),
+    files[flag] === undefined ? [] : checked(flag, files[flag], { use: 'authority' }, now),
   );
   const pairs = SIDES.flatMap(({ side, use, trust }) => {
     const [cert, key] = [`${side}Cert`, `${side}Key`] as const;
     if (files[cert] === undefined && files[key] === undefined) return [];
     const from = trust && files[trust] ? { authorities: readPool(files[trust]), authoritiesFrom: flagName(trust) } : {};
     const names = use === 'server' ? { hosts } : {};
-    return [...checked(cert, files[cert], { use, ...from, ...names }), ...checkKey(cert, key, files)];
+    return [...checked(cert, files[cert], { use, ...from, ...names }, now), ...checkKey(cert, key, files)];
   });
   return [...authorities, ...pairs];
 }
 
-function checked(flag: FileFlag, path: string | undefined, demands: Demands): Result[] {
+function checked(flag: FileFlag, path: string | undefined, demands: Demands, now?: number): Result[] {
   const about = `${flagName(flag)} ${path ?? ''}`.trim();
   if (path === undefined)
     return [report.fail(about, 'the key is given without its certificate', `give ${flagName(flag)} too`)];
   try {
     const pem = readNamedFile(path);
     // The first certificate is the one presented, and all must be whole.
-    if (demands.use !== 'authority') return [judged(about, ownChain(pem).all as Shown, demands)];
+    if (demands.use !== 'authority') return [judged(about, ownChain(pem).all as Shown, demands, now)];
     // Each authority of a bundle is checked by itself.
     const { all, skipped } = CertificatePool.authorities(pem);
     return [
       ...skipped.map((each) =>
         report.warn(about, `${each}: programs skip it`, 'remove or replace this block of the file'),
       ),
-      ...all.map((each) => judged(about, [each], demands)),
+      ...all.map((each) => judged(about, [each], demands, now)),
     ];
   } catch (error) {
     return [

@@ -31,6 +31,8 @@ type PortTrust = Pick<FileOptions, 'peerCaCert' | 'caCert'>;
 interface Probing {
   /** How long each answer may take. */
   readonly timeoutMs: number;
+  /** In milliseconds since the epoch, as most members say it. */
+  readonly now: number;
   /** Tells a hub from where a probe of its ports comes, before it is refused for want of a certificate. */
   readonly announce: (hubId: string, remote: string) => Promise<void>;
 }
@@ -74,7 +76,7 @@ function portsOf(
 
 async function checkPort(
   { hubId, about, address, trust, proof, names, todo }: Port,
-  { timeoutMs, announce }: Probing,
+  { timeoutMs, announce, now }: Probing,
 ): Promise<Result[]> {
   try {
     const { host, port } = parseDestination(address);
@@ -91,7 +93,7 @@ async function checkPort(
     const open = portReport.pass(about, `it listens, and agrees with this program on ${agreed}`);
     const authorities = trust.path === undefined ? undefined : CertificatePool.of(readNamedFile(trust.path));
     const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: names } as const;
-    return [open, judged(`presented by ${about}`, [certificate.leaf, ...certificate.sent], demands)];
+    return [open, judged(`presented by ${about}`, [certificate.leaf, ...certificate.sent], demands, now)];
   } catch (error) {
     if (proof !== undefined) return [portReport.pass(about, proof)];
     return [portReport.fail(about, `cannot be reached from here: ${inWords(error)}`, todo)];

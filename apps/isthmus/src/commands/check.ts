@@ -7,7 +7,7 @@ import { Option } from 'commander';
 import { type Call, command, durationOption, hostPort, listOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { EXIT, Failure, plural, type Style } from '../output.ts';
-import { askPlane, type SessionView, sessionViews } from '../plane/evidence.ts';
+import { type Asked, askPlane, type SessionView, sessionViews } from '../plane/evidence.ts';
 import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { folded } from '../table.ts';
@@ -90,34 +90,35 @@ export const check = command({
   },
 });
 
-async function checked({ options, plane }: Call<Options>) {
-  const files = checkFiles(options, options.host);
-  const { results: redis, aheadMs } = await checkRedis(options);
-  const named = [...files, ...(await checkSocket(options.udsName)), ...redis];
-  return checkView([...named, ...(await checkPlane(plane, options, aheadMs, named.length > 0))]);
-}
-
-/** @param otherwise whether there were other checks; a plane that is not running yet is then one result among others */
-async function checkPlane(
-  meet: () => Promise<Plane>,
-  options: Options & { readonly timeout: number; readonly tenant: string },
-  redisAheadMs: number | undefined,
-  otherwise: boolean,
-): Promise<Result[]> {
+async function checked({ options, plane: meet }: Call<Options>) {
   const plane = await meet().catch((error: unknown) => {
-    if (otherwise && error instanceof Failure && error.status === EXIT.unasked) return error;
+    if (error instanceof Failure && error.status === EXIT.unasked) return error;
     throw error;
   });
-  if (plane instanceof Failure) {
-    return [reportOf('members').warn('the plane', plane.message, 'start it, then check again')];
-  }
-  const { configs, evidence } = await askPlane(plane, options.tenant, true);
+  const asked = plane instanceof Failure ? undefined : await askPlane(plane, options.tenant, true);
+  const files = checkFiles(options, options.host, asked?.evidence.now);
+  const { results: redis, aheadMs } = await checkRedis(options);
+  const named = [...files, ...(await checkSocket(options.udsName)), ...redis];
+  if (asked) return checkView([...named, ...(await checkPlane(await meet(), asked, options, aheadMs))]);
+  // A plane that is not running yet is one result among others.
+  if (named.length === 0) throw plane;
+  const { message } = plane as Failure;
+  return checkView([...named, reportOf('members').warn('the plane', message, 'start it, then check again')]);
+}
+
+async function checkPlane(
+  plane: Plane,
+  { configs, evidence }: Asked,
+  options: Options & { readonly timeout: number; readonly tenant: string },
+  redisAheadMs: number | undefined,
+): Promise<Result[]> {
   const redis = redisAheadMs === undefined ? [] : [{ of: 'redis', aheadMs: redisAheadMs }];
   const results = [
     ...judge({ ...evidence, clocks: [...evidence.clocks, ...redis] }),
     ...(await checkPorts(withAgentPorts(evidence.hubs, configs.answers, options.host), options, {
       timeoutMs: options.timeout,
       announce: announcer(plane),
+      now: evidence.now,
     })),
     ...(options.dials ? await checkDials(plane, sessionViews(evidence.sessions), options) : []),
   ];

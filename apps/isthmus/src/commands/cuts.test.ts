@@ -28,10 +28,11 @@ const value = {
     cut(50, 'gateway', 'agent-1', 'the gateway stops'),
   ],
   cutsForgotten: 2,
+  nowMs: NOW,
 };
 
 test('cuts of one cause are one group, and older ones than --since are left out', () => {
-  const { items, more, text: textOf } = cutsOf([{ member, value }], 600_000, NOW);
+  const { items, more, text: textOf } = cutsOf([{ member, value }], 600_000);
   const groups = [
     ['agent', 'agent agent-7', 2],
     ['operator', 'gw-1', 1],
@@ -62,10 +63,13 @@ test('what hold told is blamed on the gateway or hold that it names, and counts 
     cut(6, 'agent', 'agent-7', gone),
   ];
   const answers = [
-    { member, value: { cuts, cutsForgotten: 0 } },
-    { member: { id: 'gw-2' } as Member, value: { cuts: [seenThere, cuts[2] ?? seenThere], cutsForgotten: 0 } },
+    { member, value: { cuts, cutsForgotten: 0, nowMs: NOW } },
+    {
+      member: { id: 'gw-2' } as Member,
+      value: { cuts: [seenThere, cuts[2] ?? seenThere], cutsForgotten: 0, nowMs: NOW },
+    },
   ];
-  const { items, more } = cutsOf(answers, 600_000, NOW);
+  const { items, more } = cutsOf(answers, 600_000);
   const further = more?.(items) ?? assert.fail();
   assert.deepEqual(
     further.groups.map(({ by, what, tenant, hold, tunnels }) => [by, what, tenant, hold, tunnels]),
@@ -95,7 +99,7 @@ test('cuts are a list, whose groups are those of the chosen ones', async () => {
 });
 
 test('a plane that cut nothing says so', () => {
-  const { items, text, more } = cutsOf([{ member, value: { cuts: [], cutsForgotten: 0 } }], 600_000, NOW);
+  const { items, text, more } = cutsOf([{ member, value: { cuts: [], cutsForgotten: 0, nowMs: NOW } }], 600_000);
   const of = { all: items, more: more?.(items) ?? assert.fail(), unanswered: [] };
   assert.equal(text(items, styleOf(false), of), 'No tunnel was cut.\n');
 });

@@ -30,7 +30,7 @@ export const CUTS: Kind<CutView, More> = {
       (admin, signal) => admin.getHistory({ tenant: options.tenant }, { signal }),
       'gateway',
     );
-    return { ...cutsOf(answers, options.since ?? ISTHMUS.cutsMs, Date.now()), unanswered };
+    return { ...cutsOf(answers, options.since ?? ISTHMUS.cutsMs), unanswered };
   },
 };
 
@@ -51,13 +51,12 @@ export const cuts = listCommand(CUTS, {
 
 /** Returns the cuts of the last `since` milliseconds, the last first. */
 export function cutsOf(
-  answers: readonly Answer<Pick<adminApi.GetHistoryResponse, 'cuts' | 'cutsForgotten'>>[],
+  answers: readonly Answer<Pick<adminApi.GetHistoryResponse, 'cuts' | 'cutsForgotten' | 'nowMs'>>[],
   since: number,
-  now: number,
 ): Omit<Listed<CutView, More>, 'unanswered'> {
-  const items = cutsIn(answers.map(({ member, value }) => ({ member: member.id, cuts: value.cuts })))
-    .filter(({ atMs }) => now - atMs <= since)
-    .map(cutView);
+  const late = ({ cuts, nowMs }: Pick<adminApi.GetHistoryResponse, 'cuts' | 'nowMs'>) =>
+    cuts.filter(({ atMs }) => nowMs - atMs <= since);
+  const items = cutsIn(answers.map(({ member, value }) => ({ member: member.id, cuts: late(value) }))).map(cutView);
   const forgotten = answers.reduce((sum, { value }) => sum + value.cutsForgotten, 0);
   return {
     items,

@@ -10,7 +10,7 @@ import { HTTP_CREDENTIAL, inWords } from '@isthmus/tunnel';
 import { Argument } from 'commander';
 import { pack } from 'tar-stream';
 import { type Call, command } from '../command.ts';
-import { bytes, EXIT, plural, silentText, styleOf, unansweredText, usage } from '../output.ts';
+import { bytes, cleaned, EXIT, plural, silentText, styleOf, unansweredText, usage } from '../output.ts';
 import { askPlane, sessionViews } from '../plane/evidence.ts';
 import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
@@ -46,12 +46,11 @@ export const diag = command({
 async function summaryOf(plane: Plane): Promise<string> {
   const style = styleOf(false);
   const asked = await askPlane(plane, '', false);
-  const hubs = asked.lists.answers.map(({ member, value }) => ({ member, value: value.hubs }));
-  const status = statusView(asked);
+  const status = cleaned(statusView(asked));
   return [
     statusText(status, style) + unansweredText(status.unanswered),
-    agentsText(agentsOf(sessionViews(asked.evidence.sessions)), style),
-    hubsText(hubsOf(hubs), style),
+    agentsText(cleaned(agentsOf(sessionViews(asked.evidence.sessions))), style),
+    hubsText(cleaned(hubsOf(asked.lists.answers)), style),
   ].join('\n');
 }
 

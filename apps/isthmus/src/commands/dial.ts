@@ -304,8 +304,10 @@ export async function dialFromHere({ destination, withinMs, firstByteMs }: HereO
     };
   } catch (error) {
     const ms = performance.now() - start;
+    // The phase that failed is the last one.
+    const late = phases.at(-1)?.name === 'dns' ? 'dns_timeout' : 'connection_timeout';
     const code = deadline.aborted
-      ? 'connection_timeout'
+      ? late
       : (CODES[(error as NodeJS.ErrnoException).code ?? ''] ?? 'proxy_internal_error');
     const text = deadline.aborted ? `no answer within ${withinMs / 1000} s` : inWords(error);
     return { ...viewOf(destination, ms, phases), ok: false, error: { code, text, advice: ADVICE } };

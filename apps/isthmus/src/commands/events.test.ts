@@ -12,6 +12,7 @@ function seen(type: Seen['type'], agoMs: number, more: Partial<Seen> = {}): Seen
   return {
     type,
     atMs: NOW - agoMs,
+    agoMs,
     kind: 'agent',
     name: 'a',
     tenant: 't',
@@ -23,21 +24,18 @@ function seen(type: Seen['type'], agoMs: number, more: Partial<Seen> = {}): Seen
 
 describe('events', () => {
   it('are those of the last hour, each once, the newest last', () => {
-    const events = eventsOf(
-      [
-        seen('went', 10_000, { detail: 'session with hub-1: reset' }),
-        // The gateway's loss of the same agent.
-        seen('went', 9_500, { detail: 'reset, last at hub-1', seenBy: 'gw-1' }),
-        seen('came', 60_000),
-        // The session is listed, and its hub has kept its opening.
-        seen('came', 59_900, { detail: 'session with hub-1 from 10.0.0.7:1' }),
-        seen('came', 59_900, { detail: 'session with hub-2' }),
-        seen('came', 3_700_000),
-        seen('went', 8_000, { name: 'b', tenant: 'u' }),
-        seen('went', Number.NaN),
-      ],
-      NOW,
-    );
+    const events = eventsOf([
+      seen('went', 10_000, { detail: 'session with hub-1: reset' }),
+      // The gateway's loss of the same agent.
+      seen('went', 9_500, { detail: 'reset, last at hub-1', seenBy: 'gw-1' }),
+      seen('came', 60_000),
+      // The session is listed, and its hub has kept its opening.
+      seen('came', 59_900, { detail: 'session with hub-1 from 10.0.0.7:1' }),
+      seen('came', 59_900, { detail: 'session with hub-2' }),
+      seen('came', 3_700_000),
+      seen('went', 8_000, { name: 'b', tenant: 'u' }),
+      seen('went', Number.NaN),
+    ]);
     assert.deepEqual(
       events.map(({ type, name, detail, agoMs }) => `${agoMs} ${type} ${name} ${detail}`),
       [
@@ -66,10 +64,10 @@ test('a refusal that is reported again is the same event, and no event ever goes
       lastMs: NOW - agoMs,
     });
   const told = (refused: adminApi.Refusal) => {
-    const status = adminApi.GetStatusResponse.fromPartial({});
+    const status = adminApi.GetStatusResponse.fromPartial({ nowMs: NOW });
     const list = adminApi.ListMembersResponse.fromPartial({});
     const value = { status, list, refusals: [refused], events: [] };
-    return eventsOf(seenBy({ member: { id: 'hub-1' } as Member, value }), NOW);
+    return eventsOf(seenBy({ member: { id: 'hub-1' } as Member, value }));
   };
   const [before, after] = [told(refusal(1, '10.0.0.7:1', 90_000)), told(refusal(2, '10.0.0.7:2', 30_000))];
   assert.deepEqual([before[0]?.name, after[0]?.name, after[0]?.agoMs], ['10.0.0.7:1', '10.0.0.7:2', 30_000]);
@@ -90,10 +88,10 @@ test('what a member kept is told with where and why, and what a later version ke
     { type: 99 as never, ...agent },
   ];
   const events = kept.map((event, index) => adminApi.Event.fromPartial({ ...event, atMs: NOW - 60_000 + index }));
-  const status = adminApi.GetStatusResponse.fromPartial({});
+  const status = adminApi.GetStatusResponse.fromPartial({ nowMs: NOW });
   const list = adminApi.ListMembersResponse.fromPartial({});
   const value = { status, list, refusals: [], events };
-  const told = eventsOf(seenBy({ member: { id: 'gw-1' } as Member, value }), NOW);
+  const told = eventsOf(seenBy({ member: { id: 'gw-1' } as Member, value }));
   assert.deepEqual(
     told.map(({ type, kind, name, tenant, detail }) => [type, kind, name, tenant, detail].join(', ')),
     [
@@ -108,7 +106,7 @@ test('what a member kept is told with where and why, and what a later version ke
 
 test('at 80 columns no word of the reason is lost, and no line is wider', () => {
   const reason = `the agent at ${'x'.repeat(70)}: certificate has expired, as its clock says`;
-  const events = eventsOf([seen('refused', 1000, { kind: 'peer', name: '10.0.0.7:40312', detail: reason })], NOW);
+  const events = eventsOf([seen('refused', 1000, { kind: 'peer', name: '10.0.0.7:40312', detail: reason })]);
   const text = eventsText(events, styleOf(false, { columns: 80, wide: false }));
   const lines = text.split('\n');
   assert.deepEqual(

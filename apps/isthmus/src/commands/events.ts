@@ -23,7 +23,7 @@ export interface EventView {
 }
 
 /** An event before it is one among others. */
-type Seen = Omit<EventView, 'event' | 'at' | 'agoMs'> & {
+type Seen = Omit<EventView, 'event' | 'at'> & {
   readonly atMs: number;
   /** Names the event where a later report of it has other times and names. */
   readonly event?: string;
@@ -63,15 +63,19 @@ export const EVENTS: Kind<EventView> = {
       }),
       sessionsOf(met, tenant),
     ]);
-    const came = sessions.map(({ agent: name, tenant: of, hub, remote, since }): Seen => {
+    const came = sessions.map(({ agent: name, tenant: of, hub, remote, since, ageMs: agoMs }): Seen => {
       const detail = `session with ${hub}${remote === '' ? '' : ` from ${remote}`}`;
-      return { atMs: Date.parse(since), type: 'came', kind: 'agent', name, tenant: of, detail, seenBy: hub };
+      return { atMs: Date.parse(since), agoMs, type: 'came', kind: 'agent', name, tenant: of, detail, seenBy: hub };
     });
-    const all = eventsOf([...asked.answers.flatMap(seenBy), ...came], Date.now());
+    const all = eventsOf([...asked.answers.flatMap(seenBy), ...came]);
     const items = all
       .filter((event) => wanted === undefined || event.name === wanted)
       .filter((event) => tenant === '' || event.tenant === tenant);
-    return { items, unanswered: asked.unanswered.length > 0 ? asked.unanswered : unanswered, text: eventsText };
+    return {
+      items,
+      unanswered: asked.unanswered.length > 0 ? asked.unanswered : unanswered,
+      text: (shown, style) => eventsText(shown, style, wanted),
+    };
   },
 };
 
@@ -93,10 +97,17 @@ function denied(error: unknown): undefined {
   throw error;
 }
 
-/** What one member saw. */
-export function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] {
+/** What one member saw, with how long ago by its own clock. */
+export function seenBy(answer: Answer<Told>): Seen[] {
+  const { nowMs } = answer.value.status;
+  return seenAt(answer).map((seen) => ({ ...seen, agoMs: Math.max(0, nowMs - seen.atMs) }));
+}
+
+type SeenAt = Omit<Seen, 'agoMs'>;
+
+function seenAt({ member: { id: seenBy }, value }: Answer<Told>): SeenAt[] {
   const { status, list: members, refusals, events } = value;
-  const joined = members.members.map(({ memberId: name, roles, adminAddress, sinceMs }): Seen => {
+  const joined = members.members.map(({ memberId: name, roles, adminAddress, sinceMs }): SeenAt => {
     const kind = roleNames(roles)[0] ?? '';
     return {
       atMs: sinceMs,
@@ -108,14 +119,14 @@ export function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] 
       seenBy,
     };
   });
-  const lost = status.losses.map(({ role, tenant, id: name, hubId, remote, reason, left, atMs }): Seen => {
+  const lost = status.losses.map(({ role, tenant, id: name, hubId, remote, reason, left, atMs }): SeenAt => {
     const from = [hubId && `last at ${hubId}`, remote && `from ${remote}`].filter(Boolean).join(' ');
     const why = reason || (left ? 'it was stopped' : 'without a word');
     const kind = roleNames([role])[0] ?? '';
     const detail = from === '' ? why : `${why}, ${from}`;
     return { atMs, type: 'went', kind, name, tenant, detail, seenBy };
   });
-  const refused = refusals.map(({ where, remote: name, reason, count, firstMs, lastMs }): Seen => {
+  const refused = refusals.map(({ where, remote: name, reason, count, firstMs, lastMs }): SeenAt => {
     const detail = `at the port for ${where}: ${reason}${count > 1 ? ` (${plural(count, 'time')})` : ''}`;
     // The remote and the time are those of the last one.
     const event = `${seenBy}.${where}.${firstMs.toString(16)}`;
@@ -130,7 +141,7 @@ const TYPES = namesOf(adminApi.Event_Type, 'TYPE');
 function happenedAt(
   { type: told, role, tenant, id: name, hubId, address, reason, atMs }: adminApi.Event,
   seenBy: string,
-): Seen[] {
+): SeenAt[] {
   const type = TYPES[told];
   if (type === undefined) return [];
   if (type === 'registry_up' || type === 'registry_down') {
@@ -145,21 +156,23 @@ function happenedAt(
 }
 
 /** Returns those of the last hour, the newest last, each once: several members tell of the same. */
-export function eventsOf(seen: readonly Seen[], now: number): EventView[] {
+export function eventsOf(seen: readonly Seen[]): EventView[] {
   const last = new Map<string, number>();
   const views: EventView[] = [];
-  for (const { atMs, event: own, ...event } of [...seen].sort((a, b) => a.atMs - b.atMs)) {
-    if (!(atMs >= now - ISTHMUS.eventsMs)) continue;
+  for (const { atMs, event: own, ...event } of [...seen].sort((a, b) => b.agoMs - a.agoMs)) {
+    const { agoMs } = event;
+    if (!(agoMs <= ISTHMUS.eventsMs)) continue;
     // One event of an agent is told with its session's hub; a loss, which follows it, with none.
     const place = /^session with (\S+)/.exec(event.detail)?.[1] ?? '';
     const same = [event.type, event.kind, event.tenant, event.name];
     const keys = [...same, place].join(' ');
-    const told = Math.max(last.get(keys) ?? 0, place === '' ? (last.get(same.join(' ')) ?? 0) : 0);
-    last.set(keys, atMs);
-    last.set(same.join(' '), atMs);
-    if (atMs - told < ISTHMUS.sameEventMs) continue;
+    const never = Number.POSITIVE_INFINITY;
+    const told = Math.min(last.get(keys) ?? never, place === '' ? (last.get(same.join(' ')) ?? never) : never);
+    last.set(keys, agoMs);
+    last.set(same.join(' '), agoMs);
+    if (told - agoMs < ISTHMUS.sameEventMs) continue;
     const name = own ?? `${event.name}.${atMs.toString(16)}`;
-    views.push({ event: name, at: isoTime(atMs), agoMs: Math.max(0, now - atMs), ...event });
+    views.push({ event: name, at: isoTime(atMs), ...event });
   }
   return views;
 }
@@ -175,6 +188,10 @@ const COLUMNS: readonly ListColumn<EventView>[] = [
   { name: 'seen by', drop: 1, of: ({ seenBy }) => seenBy },
 ];
 
-export function eventsText(events: readonly EventView[], style: Style): string {
-  return events.length > 0 ? rowsTable(COLUMNS, events, style) : 'Nothing came, went or was refused in the last hour\n';
+/** @param of the name of the only one whose events are chosen */
+export function eventsText(events: readonly EventView[], style: Style, of?: string): string {
+  if (events.length > 0) return rowsTable(COLUMNS, events, style);
+  return of === undefined
+    ? 'Nothing came, went or was refused in the last hour\n'
+    : `Nothing is known of ${of} in the last hour\n`;
 }

@@ -27,7 +27,7 @@ export const HUBS: Kind<HubView> = {
   async ask(call) {
     const met = await call.plane();
     const { answers, unanswered } = await met.ask(
-      async (admin, signal) => (await admin.listMembers({}, { signal })).hubs,
+      (admin, signal) => admin.listMembers({}, { signal }),
       'gateway',
       'hub',
     );
@@ -49,13 +49,13 @@ export const hubs = listCommand(HUBS, {
 const LINKS = namesOf(adminApi.Hub_Link, 'LINK');
 
 /** Returns each hub once, with every gateway's link to it. The hub's own answer about itself takes precedence. */
-export function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]) {
-  const now = Date.now();
-  const found = new Map<string, { hub: adminApi.Hub; links: LinkView[] }>();
+export function hubsOf(answers: readonly Answer<Pick<adminApi.ListMembersResponse, 'hubs' | 'nowMs'>>[]) {
+  const found = new Map<string, { hub: adminApi.Hub; now: number; links: LinkView[] }>();
   for (const { member, value } of answers) {
-    for (const hub of value) {
-      const known = found.get(hub.hubId) ?? { hub, links: [] };
-      if (member.hubId === hub.hubId) known.hub = hub;
+    const { hubs, nowMs: now } = value;
+    for (const hub of hubs) {
+      const known = found.get(hub.hubId) ?? { hub, now, links: [] };
+      if (member.hubId === hub.hubId) Object.assign(known, { hub, now });
       const link = LINKS[hub.link];
       const reason = link === 'down' && hub.failure && ago(hub.failure.text, hub.failure.atMs, now);
       if (link && link !== 'none' && member.roles.includes('gateway'))
@@ -64,7 +64,7 @@ export function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]) {
     }
   }
   return [...found.values()]
-    .map(({ hub, links }) => ({
+    .map(({ hub, now, links }) => ({
       hub: hub.hubId,
       zone: hub.zone,
       draining: hub.draining,

@@ -161,12 +161,17 @@ function silentRow({ member, address }: Unanswered, style: Style): string[] {
   return COLUMNS.map(({ name }) => cells[name] ?? '');
 }
 
+/** Of what shares no registry with others. */
+function aloneText(members: readonly MemberView[]): string {
+  if (members.every(({ roles }) => roles.includes('agent'))) return 'An agent';
+  return members.length > 1 ? `${members.length} servers, each a plane of its own` : 'A plane of one server';
+}
+
 export function statusText({ plane, members, attention, unanswered }: StatusView, style: Style): string {
   const rows = members.map((member) => COLUMNS.map((column) => column.of(member, style)));
   const silent = unanswered.map((each) => silentRow(each, style));
   const count = plural(rows.length + silent.length, 'member');
-  const alone = members.every(({ roles }) => roles.includes('agent')) ? 'An agent' : 'A program outside any plane';
-  const title = plane === '' ? alone : `Plane ${plane}: ${count}`;
+  const title = plane === '' ? aloneText(members) : `Plane ${plane}: ${count}`;
   const unready = members.flatMap(({ member, checks, warnings = [] }) => [
     ...checks.filter(({ ok }) => !ok).map(({ name, detail }) => `  ${member}: ${name}: ${detail}\n`),
     ...warnings.map((warning) => `  ${member} warned: ${warning}\n`),

@@ -83,10 +83,8 @@ async function stepsOf(context: KubeContext, signal: AbortSignal): Promise<StepV
 const STOPPED = new Error('a step failed');
 
 const FAULTS: readonly (readonly [RegExp, string])[] = [
-  [
-    /ENOTFOUND|EAI_AGAIN/,
-    'the name does not resolve on this machine: is it spelt right, and is a VPN or a resolver missing?',
-  ],
+  [/ENOTFOUND/, 'the name does not resolve on this machine: is it spelt right, and is a VPN missing?'],
+  [/EAI_AGAIN/, 'no resolver answers on this machine: see /etc/resolv.conf, and whether a VPN is missing'],
   [/ECONNREFUSED/, 'nothing listens there: does the gateway run, and is this its port for callers?'],
   [
     /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|in time/,

@@ -1,4 +1,4 @@
-import { type Evidence, findingsIn, judge, type Witness } from '@isthmus/findings';
+import { type Evidence, findingsIn, judge, middleOf, type Witness } from '@isthmus/findings';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
 import { ago, isoTime } from '../output.ts';
@@ -13,26 +13,25 @@ export async function sessionsOf(
   return { sessions: sessionViews(sessions), unanswered };
 }
 
-export function sessionViews(sessions: readonly adminApi.Session[]): SessionView[] {
-  const now = Date.now();
-  return sessions.map((session) => sessionView(session, now)).sort(byAgent);
+/** A session, with what the clock says by which its times are. */
+type TimedSession = adminApi.Session & { readonly nowMs: number };
+
+export function sessionViews(sessions: readonly TimedSession[]): SessionView[] {
+  return sessions.map(sessionView).sort(byAgent);
 }
 
 /** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway knows it. */
 async function allSessions(
   plane: Plane,
   tenant: string,
-): Promise<{ sessions: adminApi.Session[]; unanswered: readonly Unanswered[] }> {
-  const asked: Answers<adminApi.Session[]> = await plane.ask(
-    async (admin, signal) => (await admin.listSessions({ tenant }, { signal })).sessions,
-    'hub',
-    'gateway',
-  );
-  const found = new Map<string, adminApi.Session>();
-  for (const { value } of asked.answers) {
-    for (const session of value) {
+): Promise<{ sessions: TimedSession[]; unanswered: readonly Unanswered[] }> {
+  const asked = await plane.ask((admin, signal) => admin.listSessions({ tenant }, { signal }), 'hub', 'gateway');
+  const found = new Map<string, TimedSession>();
+  for (const { sessions, nowMs } of asked.answers.map(({ value }) => value)) {
+    for (const session of sessions) {
       const known = found.get(session.sessionId);
-      if (!known || (known.protocol === UNKNOWN && session.protocol !== UNKNOWN)) found.set(session.sessionId, session);
+      if (!known || (known.protocol === UNKNOWN && session.protocol !== UNKNOWN))
+        found.set(session.sessionId, { ...session, nowMs });
     }
   }
   return { sessions: [...found.values()], unanswered: asked.unanswered };
@@ -44,7 +43,7 @@ const PROTOCOLS = namesOf(adminApi.LinkProtocol, 'LINK_PROTOCOL');
 
 export type SessionView = ReturnType<typeof sessionView>;
 
-function sessionView(session: adminApi.Session, now: number) {
+function sessionView({ nowMs: now, ...session }: TimedSession) {
   return {
     session: session.sessionId,
     tenant: session.tenant,
@@ -108,20 +107,17 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
     };
   };
   const nobody = seen.unanswered.filter(({ member }) => !plane.members.some(({ id }) => id === member));
-  const members = [
+  const members: Witness[] = [
     ...plane.members.map(witness),
     ...nobody.map(({ member: id, address, reason: silent }) => ({ id, address, silent, roles: [], version: '' })),
   ];
   const hubs = new Map(lists.answers.flatMap(({ value }) => value.hubs.map((hub) => [hub.hubId, hub])));
   const said = seen.answers.map(({ member, value }) => ({ member, value: value.status }));
   const statuses: Answers<adminApi.GetStatusResponse> = { ...seen, answers: said };
-  const evidence: Evidence = {
-    members,
-    hubs: [...hubs.values()],
-    sessions,
-    clocks: [{ of: 'this machine', aheadMs: 0 }],
-    now: Date.now(),
-  };
+  const clocks = [{ of: 'this machine', aheadMs: 0 }];
+  // Most members are right, and this machine may not be.
+  const now = Date.now() + middleOf(members.flatMap(({ aheadMs }) => aheadMs ?? []));
+  const evidence = { members, hubs: [...hubs.values()], sessions, clocks, now } satisfies Evidence;
   return { statuses, lists, configs: flags, evidence };
 }
 
@@ -143,10 +139,14 @@ async function see(admin: adminApi.AdminClient, signal: AbortSignal) {
 
 /** Returns the last different warnings by member id. The reason for a problem is often only there. */
 export async function warningsOf(plane: Plane, members: readonly Member[]): Promise<Map<string, string[]>> {
-  const { answers } = await plane.askThese(members, (admin, signal) =>
-    admin.recentLogs({ level: 'warn', limit: ISTHMUS.warningsRead }, { signal }),
-  );
-  return new Map(answers.map(({ member, value }) => [member.id, lastDifferent(value.lines, Date.now())]));
+  const { answers } = await plane.askThese(members, async (admin, signal) => {
+    const [{ lines }, { nowMs }] = await Promise.all([
+      admin.recentLogs({ level: 'warn', limit: ISTHMUS.warningsRead }, { signal }),
+      admin.getStatus({}, { signal }),
+    ]);
+    return lastDifferent(lines, nowMs);
+  });
+  return new Map(answers.map(({ member, value }) => [member.id, value]));
 }
 
 /** Returns the last different lines, each with its age. */

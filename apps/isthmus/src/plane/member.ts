@@ -101,7 +101,7 @@ function adminPlaceOf({ memberId, adminAddress, host }: adminApi.Member, machine
   return adminAddress === '' || (local && host !== machine) ? memberId : adminAddress;
 }
 
-/** Reports that nobody knows the other members. Only the registry has the list. */
+/** Reports that nobody knows the other members. Only Redis has the list. */
 export function blindness(greetings: readonly Greeting[]): Unanswered[] {
   const errors = greetings.map(({ list }) => list.membersError);
   // A member that has the list has all of it.
@@ -109,5 +109,5 @@ export function blindness(greetings: readonly Greeting[]): Unanswered[] {
   const remembered = greetings.some(({ list }) => list.members.length > 0);
   const unknown = remembered ? 'members that joined or left since its last answer' : 'the list of other members';
   const reason = `cannot get ${unknown} (${errors[0]}): name the others with --address`;
-  return [{ member: 'the registry', address: '', reason }];
+  return [{ member: 'Redis', address: '', reason }];
 }

@@ -31,7 +31,7 @@ export function listsRpc(backend: AdminBackend): ListsRpc {
             draining: (session.draining ?? false) || leaving.has(hubId),
           };
         });
-      return { sessions };
+      return { sessions, nowMs: Date.now() };
     },
     async listTunnels({ tenant, sessionId }) {
       const now = Date.now();
@@ -182,11 +182,12 @@ export function historyRpc({ history, cuts, events, refusals }: AdminBackend): H
         refusals: refusals.list(ADMIN.historyMs),
         cuts: [...(cut?.cuts ?? [])],
         cutsForgotten: cut?.forgotten ?? 0,
+        nowMs: Date.now(),
       };
     },
     async listEvents() {
       if (!events) throw absent('this program keeps no events: ask a gateway or hub');
-      return { events: events.list().map(eventMessage) };
+      return { events: events.list().map(eventMessage), nowMs: Date.now() };
     },
   };
 }

@@ -61,6 +61,7 @@ export function membersRpc(backend: AdminBackend): MembersRpc {
         registry: plane && registryMessage(plane.registry),
         servers: servers ? [...servers.connected()].map(serverMessage) : [],
         serversWanted: servers?.wanted() ?? 0,
+        nowMs: Date.now(),
       };
     },
   };

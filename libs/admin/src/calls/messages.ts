@@ -1,4 +1,5 @@
 import { adminApi, valuesOf } from '@isthmus/proto/admin';
+import { renewalIsDue } from '@isthmus/runtime';
 import type { AdmissionState } from '@isthmus/service';
 import {
   type AgentIdentifiers,
@@ -59,6 +60,7 @@ export function sessionMessage(
   quarantined: string | undefined,
   tunnels: number,
 ): adminApi.Session {
+  const { certificate } = session;
   return {
     sessionId: session.sessionId,
     tenant: session.tenant,
@@ -73,6 +75,8 @@ export function sessionMessage(
     quarantineReason: quarantined ?? '',
     tunnels,
     drainingSinceMs: session.drainingSince ?? 0,
+    certificateEndsMs:
+      certificate && renewalIsDue(certificate.validTo, certificate.validFrom) ? certificate.validTo : 0,
   };
 }
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { LruMap } from '../collections.ts';
 import { RUNTIME } from '../defaults.ts';
+import { printable } from '../text.ts';
 import { bitsIn, booleanIn, DerReader, oidIn, rowOf, serialText, shortest, TAG, timeIn, unsigned } from './der.ts';
 import { isSigned, type PublicKeyKind, publicKeyIn, type Signature, signatureIn } from './keys.ts';
 import { type Constraints, constraintsIn, type SubjectNames, subjectNamesIn } from './names.ts';
@@ -341,7 +342,7 @@ function nameText(name: string): string {
     return `${FIELDS[type] ?? type}=${text.replaceAll(/[\\,]/g, '\\$&')}`;
   });
   // What is not shown as it is could end a line of the log.
-  return fields.join(',').replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
+  return printable(fields.join(','));
 }
 
 /** Whether a certificate should have been renewed. Those of a few days are always near their end. */

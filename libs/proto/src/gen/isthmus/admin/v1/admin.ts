@@ -238,6 +238,8 @@ export interface ListSessionsRequest {
 
 export interface ListSessionsResponse {
   sessions: Session[];
+  /** What this process's clock says, in milliseconds since the epoch: the times above are by it. */
+  nowMs: number;
 }
 
 /** A live link from an agent to a hub. */
@@ -264,6 +266,8 @@ export interface Session {
   tunnels: number;
   /** Since when the agent has asked for dials to go elsewhere, in milliseconds since the epoch. 0 if it has not, or if this is not its hub. */
   drainingSinceMs: number;
+  /** When the agent's certificate ends, in milliseconds since the epoch, if it should have been renewed by now. 0 if not, or if this is not its hub. */
+  certificateEndsMs: number;
 }
 
 /** What an agent says that it can reach. */
@@ -504,6 +508,8 @@ export interface ListMembersResponse {
   serversWanted: number;
   /** Why `members` may be out of date: the registry did not answer. Members and hubs then come from this process's copy. */
   membersError: string;
+  /** What this process's clock says, in milliseconds since the epoch: the times above are by it. */
+  nowMs: number;
 }
 
 /** A process of the plane. */
@@ -675,6 +681,8 @@ export interface GetHistoryResponse {
   cuts: Cut[];
   /** Older ones of that hour that are not kept. */
   cutsForgotten: number;
+  /** What this process's clock says, in milliseconds since the epoch: the times above are by it. */
+  nowMs: number;
 }
 
 export interface ListEventsRequest {
@@ -683,6 +691,8 @@ export interface ListEventsRequest {
 export interface ListEventsResponse {
   /** The oldest first; at most 1,000, and 50 of one agent or hub. */
   events: Event[];
+  /** What this process's clock says, in milliseconds since the epoch: the times above are by it. */
+  nowMs: number;
 }
 
 /** What happened to an agent's session with this hub, to this gateway's link to a hub, or to the registry. */
@@ -2288,13 +2298,16 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
 };
 
 function createBaseListSessionsResponse(): ListSessionsResponse {
-  return { sessions: [] };
+  return { sessions: [], nowMs: 0 };
 }
 
 export const ListSessionsResponse: MessageFns<ListSessionsResponse> = {
   encode(message: ListSessionsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.sessions) {
       Session.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.nowMs !== 0) {
+      writer.uint32(16).int64(message.nowMs);
     }
     return writer;
   },
@@ -2320,6 +2333,14 @@ export const ListSessionsResponse: MessageFns<ListSessionsResponse> = {
             message.sessions.push(Session.decode(reader, reader.uint32()));
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.nowMs = longToNumber(reader.int64());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2338,6 +2359,7 @@ export const ListSessionsResponse: MessageFns<ListSessionsResponse> = {
   fromPartial(object: DeepPartial<ListSessionsResponse>): ListSessionsResponse {
     const message = createBaseListSessionsResponse();
     message.sessions = object.sessions?.map((e) => Session.fromPartial(e)) || [];
+    message.nowMs = object.nowMs ?? 0;
     return message;
   },
 };
@@ -2357,6 +2379,7 @@ function createBaseSession(): Session {
     quarantineReason: "",
     tunnels: 0,
     drainingSinceMs: 0,
+    certificateEndsMs: 0,
   };
 }
 
@@ -2400,6 +2423,9 @@ export const Session: MessageFns<Session> = {
     }
     if (message.drainingSinceMs !== 0) {
       writer.uint32(104).int64(message.drainingSinceMs);
+    }
+    if (message.certificateEndsMs !== 0) {
+      writer.uint32(112).int64(message.certificateEndsMs);
     }
     return writer;
   },
@@ -2521,6 +2547,14 @@ export const Session: MessageFns<Session> = {
             message.drainingSinceMs = longToNumber(reader.int64());
             continue;
           }
+          case 14: {
+            if (tag !== 112) {
+              break;
+            }
+
+            message.certificateEndsMs = longToNumber(reader.int64());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2553,6 +2587,7 @@ export const Session: MessageFns<Session> = {
     message.quarantineReason = object.quarantineReason ?? "";
     message.tunnels = object.tunnels ?? 0;
     message.drainingSinceMs = object.drainingSinceMs ?? 0;
+    message.certificateEndsMs = object.certificateEndsMs ?? 0;
     return message;
   },
 };
@@ -4006,7 +4041,7 @@ export const ListMembersRequest: MessageFns<ListMembersRequest> = {
 };
 
 function createBaseListMembersResponse(): ListMembersResponse {
-  return { members: [], hubs: [], registry: undefined, servers: [], serversWanted: 0, membersError: "" };
+  return { members: [], hubs: [], registry: undefined, servers: [], serversWanted: 0, membersError: "", nowMs: 0 };
 }
 
 export const ListMembersResponse: MessageFns<ListMembersResponse> = {
@@ -4028,6 +4063,9 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
     }
     if (message.membersError !== "") {
       writer.uint32(50).string(message.membersError);
+    }
+    if (message.nowMs !== 0) {
+      writer.uint32(56).int64(message.nowMs);
     }
     return writer;
   },
@@ -4093,6 +4131,14 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
             message.membersError = reader.string();
             continue;
           }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.nowMs = longToNumber(reader.int64());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4118,6 +4164,7 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
     message.servers = object.servers?.map((e) => Server.fromPartial(e)) || [];
     message.serversWanted = object.serversWanted ?? 0;
     message.membersError = object.membersError ?? "";
+    message.nowMs = object.nowMs ?? 0;
     return message;
   },
 };
@@ -5374,7 +5421,7 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
 };
 
 function createBaseGetHistoryResponse(): GetHistoryResponse {
-  return { slotMs: 0, slots: [], refusals: [], cuts: [], cutsForgotten: 0 };
+  return { slotMs: 0, slots: [], refusals: [], cuts: [], cutsForgotten: 0, nowMs: 0 };
 }
 
 export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
@@ -5393,6 +5440,9 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     }
     if (message.cutsForgotten !== 0) {
       writer.uint32(40).uint64(message.cutsForgotten);
+    }
+    if (message.nowMs !== 0) {
+      writer.uint32(48).int64(message.nowMs);
     }
     return writer;
   },
@@ -5450,6 +5500,14 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
             message.cutsForgotten = longToNumber(reader.uint64());
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.nowMs = longToNumber(reader.int64());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5472,6 +5530,7 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     message.refusals = object.refusals?.map((e) => Refusal.fromPartial(e)) || [];
     message.cuts = object.cuts?.map((e) => Cut.fromPartial(e)) || [];
     message.cutsForgotten = object.cutsForgotten ?? 0;
+    message.nowMs = object.nowMs ?? 0;
     return message;
   },
 };
@@ -5520,13 +5579,16 @@ export const ListEventsRequest: MessageFns<ListEventsRequest> = {
 };
 
 function createBaseListEventsResponse(): ListEventsResponse {
-  return { events: [] };
+  return { events: [], nowMs: 0 };
 }
 
 export const ListEventsResponse: MessageFns<ListEventsResponse> = {
   encode(message: ListEventsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.events) {
       Event.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.nowMs !== 0) {
+      writer.uint32(16).int64(message.nowMs);
     }
     return writer;
   },
@@ -5552,6 +5614,14 @@ export const ListEventsResponse: MessageFns<ListEventsResponse> = {
             message.events.push(Event.decode(reader, reader.uint32()));
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.nowMs = longToNumber(reader.int64());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5570,6 +5640,7 @@ export const ListEventsResponse: MessageFns<ListEventsResponse> = {
   fromPartial(object: DeepPartial<ListEventsResponse>): ListEventsResponse {
     const message = createBaseListEventsResponse();
     message.events = object.events?.map((e) => Event.fromPartial(e)) || [];
+    message.nowMs = object.nowMs ?? 0;
     return message;
   },
 };
