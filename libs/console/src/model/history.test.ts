@@ -29,7 +29,14 @@ test('a value between two intervals without one is a point, as no line goes thro
 });
 
 test('several gateways are one: their dials and tunnels add up, and the slowest has the percentiles', () => {
-  const history = (slots: History['slots']) => ({ slotMs: 10_000, slots, refusals: [], cuts: [], cutsForgotten: 0 });
+  const history = (slots: History['slots']) => ({
+    slotMs: 10_000,
+    slots,
+    refusals: [],
+    cuts: [],
+    cutsForgotten: 0,
+    nowMs: 0,
+  });
   const one = history([slot(50_000, 3, 4), slot(60_000, 1)]);
   const other = history([slot(60_000, 2, 9), slot(70_000, 5, 1)]);
   const { slots } = together([one, other]);
