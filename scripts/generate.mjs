@@ -44,7 +44,7 @@ function runBuf(out, args) {
   if (status !== 0) throw new Error(`buf ${args[0]} failed with status ${status}`);
 }
 
-/** The admin API's FileDescriptorSet, for reflection. It is text in a module, since tsc and bundlers copy no other files. */
+/** The admin API's FileDescriptorSet, by which JSON is read. It is text in a module, since tsc and bundlers copy no other files. */
 function descriptorModule(out) {
   const file = join(out, 'admin.binpb');
   const own = ['--path', join('proto', 'isthmus')];

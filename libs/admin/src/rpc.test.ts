@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { describe, it } from 'node:test';
-import { Client, credentials } from '@grpc/grpc-js';
-import { adminApi, adminDescriptors } from '@isthmus/proto/admin';
+import { adminApi } from '@isthmus/proto/admin';
 import { createChannel, createClient } from 'nice-grpc';
 import { HealthDefinition } from 'nice-grpc-server-health';
 import type { RecentDials } from './calls/recent-dials.ts';
@@ -55,41 +53,6 @@ describe("the admin RPC's health", () => {
       ready = !ready;
     }
     assert.deepEqual(seen, [SERVING, NOT_SERVING, SERVING]);
-  });
-});
-
-/** Sends one request of grpc.reflection.v1, whose only field is given by number, and returns the answer as bytes. */
-async function reflect(server: AdminServer, field: number, value: string): Promise<Buffer> {
-  const client = new Client(at(server), credentials.createInsecure());
-  try {
-    const same = (bytes: Buffer) => bytes;
-    const call = client.makeBidiStreamRequest('/grpc.reflection.v1.ServerReflection/ServerReflectionInfo', same, same);
-    call.end(Buffer.concat([Buffer.from([(field << 3) | 2, value.length]), Buffer.from(value)]));
-    const [answer] = (await once(call, 'data')) as [Buffer];
-    call.resume();
-    await once(call, 'end');
-    return answer;
-  } finally {
-    client.close();
-  }
-}
-
-const FILE_CONTAINING_SYMBOL = 4;
-const LIST_SERVICES = 7;
-
-describe("the admin RPC's reflection", () => {
-  it('lists the services that it can describe', async () => {
-    await using server = await serve();
-    const answer = await reflect(server, LIST_SERVICES, '*');
-    assert.deepEqual(answer.toString('latin1').match(/[a-z]+(\.\w+)+/g), ['isthmus.admin.v1.Admin']);
-  });
-
-  it('describes them with all their methods', async () => {
-    await using server = await serve();
-    const answer = await reflect(server, FILE_CONTAINING_SYMBOL, 'isthmus.admin.v1.Admin');
-    // The set has one file: a tag, a length of two bytes, and then exactly what reflection returns.
-    assert.ok(answer.includes(Buffer.from(adminDescriptors().subarray(3))));
-    for (const { name } of Object.values(adminApi.AdminDefinition.methods)) assert.ok(answer.includes(name), name);
   });
 });
 

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import type { Readable, Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
 import { Server, ServerCredentials, type ServerWritableStream } from '@grpc/grpc-js';
 import { adminApi } from '@isthmus/proto/admin';
 import { onceClosed } from '@isthmus/runtime';
@@ -57,9 +57,7 @@ async function* each(responses: Responses): AsyncIterable<unknown> {
   else yield* responses;
 }
 
-const REFLECTION = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo';
-
-/** Serves the admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1). */
+/** Serves the admin RPC with health (grpc.health.v1). */
 export function serveRpc(backend: AdminBackend): RpcServer {
   const health = healthState(() => backend.checks().every(({ ok }) => ok));
   const servers = new Set<Server>();
@@ -99,27 +97,7 @@ function serverFor(service: adminApi.AdminServiceImplementation, health: HealthS
   });
   addService(server, adminApi.AdminDefinition, service);
   addService(server, HealthDefinition, HealthServiceImpl(health));
-  addReflection(server);
   return server;
-}
-
-function addReflection(server: Server): void {
-  const handle = (call: Readable & Writable) => {
-    // The stream carries the answers too, so it must outlive the requests.
-    const requests = call.iterator({ destroyOnReturn: false });
-    void answer(call, (context) => reflected(requests, context));
-  };
-  server.register(REFLECTION, handle, asItIs, asItIs, 'bidi');
-}
-
-/** Loads reflection when somebody asks for it, which few do: it is a quarter of the code of the admin RPC. */
-async function* reflected(requests: AsyncIterable<Buffer>, context: CallContext): AsyncIterable<Buffer> {
-  const { reflect } = await import('./reflection.ts');
-  yield* reflect(requests, context);
-}
-
-function asItIs(bytes: Buffer): Buffer {
-  return bytes;
 }
 
 /** Returns the health of the program, which is also that of the RPC: the result of `ready` at the time of the call. */
