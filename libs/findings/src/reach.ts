@@ -63,8 +63,9 @@ export function ofAgents(evidence: Evidence): Result[] {
   const { sessions } = evidence;
   const hubs = evidence.hubs.filter(({ draining }) => !draining).length;
   // An agent knows its own alone.
-  const knows = ({ roles, status }: Evidence['members'][number]) => status && !roles.includes('agent');
-  if (sessions.length === 0 && !evidence.members.some(knows)) return evidence.members.flatMap(ofOneAgent);
+  const [first, ...others] = evidence.members;
+  if (first && [first, ...others].every(({ roles }) => roles.includes('agent')))
+    return evidence.members.flatMap(ofOneAgent);
   if (sessions.length === 0) {
     const todo = "check the agents' logs, their --proxy-server-host, --ca-cert and certificate, and the refusals";
     return [report.fail('the plane', 'no agent has a session: no dial can succeed', todo)];
