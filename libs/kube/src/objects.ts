@@ -1,5 +1,5 @@
 import { Backoff } from '@isthmus/runtime';
-import { AnswerTooLong, type KubeClient, KubeStatusError } from './client.ts';
+import { AnswerTooLong, type KubeClient } from './client.ts';
 import { KUBE } from './defaults.ts';
 import { periodic } from './lease.ts';
 
@@ -140,8 +140,8 @@ export function followObjects<T extends KubeObject>(
       return KUBE.watchRetryFirstMs;
     },
     (error) => {
-      // The API server knows better, if it answers: it may have forgotten this version, or never had it.
-      if (error instanceof KubeStatusError || error instanceof WatchEnded) version = undefined;
+      // It may have forgotten this version, or come back with an older etcd that has reached the same number by other changes.
+      version = undefined;
       observer.failed(error as Error);
       return backoff.next();
     },
