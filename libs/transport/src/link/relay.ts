@@ -64,8 +64,8 @@ export class Relay implements Joint, Due {
     this.passesOn = caller.resumable && destination.resumable;
     this.#caller = new Side(this, 'caller', caller);
     this.#destination = new Side(this, 'destination', destination);
-    this.#caller.begin(this.#destination);
-    this.#destination.begin(this.#caller);
+    this.#caller.other = this.#destination;
+    this.#destination.other = this.#caller;
     const { meter, written } = options;
     if (meter) this.#caller.throttle = this.#throttle(this.#caller);
     if (meter || written) this.#destination.throttle = this.#throttle(this.#destination, written);
@@ -242,7 +242,8 @@ class Side implements StreamHandler {
   readonly end: RelayedEnd;
   readonly stream: Http2Stream;
   readonly #relay: Relay;
-  #other: Side | undefined;
+  /** Set before it hears anything. */
+  other!: Side;
   /** True until its stream is over. */
   open = true;
   /** Whether it has sent everything. */
@@ -263,14 +264,6 @@ class Side implements StreamHandler {
     this.at = at;
     this.end = end;
     this.stream = end.pending.stream;
-  }
-
-  begin(other: Side): void {
-    this.#other = other;
-  }
-
-  get other(): Side {
-    return this.#other as Side;
   }
 
   /** The other side has ended. */
@@ -323,7 +316,8 @@ class Side implements StreamHandler {
   }
 
   onWritable(): void {
-    this.sentAt = performance.now();
+    // Before, no time is counted.
+    if (this.ended || this.other.ended) this.sentAt = performance.now();
     this.other.throttle?.drained();
     const written = this.#written;
     this.#written = undefined;

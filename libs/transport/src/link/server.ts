@@ -99,10 +99,10 @@ class ServedDials {
   }
 
   /** Serves a dial. */
-  async dial(stream: Http2Stream, head: Head): Promise<void> {
+  dial(stream: Http2Stream, head: Head): Promise<unknown> | undefined {
     const unanswered = this.#unanswered(stream, () => new Error(GONE));
     const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
-    if (!request) return;
+    if (!request) return undefined;
     const { tunnels } = this.#options;
     const { halfAtPeer = false } = request.resumeOffer ?? {};
     // What is passed on does not come from the tunnel's own end.
@@ -112,7 +112,7 @@ class ServedDials {
         stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
       refuse: (error) => this.#refuse(unanswered, error),
     };
-    await serveDial(request, waiter, this.#options);
+    return serveDial(request, waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */
@@ -138,16 +138,17 @@ class ServedDials {
   }
 
   /** Serves an attach. A tunnel that ends here goes on; to one that ends elsewhere the attach is passed on. */
-  async attach(stream: Http2Stream, head: Head): Promise<void> {
+  attach(stream: Http2Stream, head: Head): Promise<unknown> | undefined {
     // The tunnel must not end with it.
     const unanswered = this.#unanswered(stream, () => new SessionLost(GONE));
     const request = this.#read(unanswered, () => readAttach(head, progressOn(stream)));
     const { attach } = this.#options;
-    if (request && attach) await this.#passOn(unanswered, request, attach);
-    else if (request) this.#goOn(unanswered, request);
+    if (request && attach) return this.#passOn(unanswered, request, attach);
+    if (request) this.#goOn(unanswered, request);
+    return undefined;
   }
 
-  async #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): Promise<void> {
+  #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): Promise<unknown> {
     const { stream } = unanswered.pending;
     const waiter: Waiter<Attached> = {
       accept: (attached) => {
@@ -160,7 +161,7 @@ class ServedDials {
     const { halfAtPeer } = request;
     // What is passed on does not come from the tunnel's own end.
     request.halfAtPeer = false;
-    await serve(request, attach, waiter, this.#options);
+    return serve(request, attach, waiter, this.#options);
   }
 
   /** Goes on with a tunnel that ends here. */
@@ -388,9 +389,9 @@ export class LinkServer {
 
   #accept(stream: Http2Stream, head: Head): void {
     const { ':method': method, ':path': path } = head;
-    if (method === 'CONNECT') this.#dials.dial(stream, head).catch((error) => this.#fault(error));
+    if (method === 'CONNECT') this.#dials.dial(stream, head)?.catch((error) => this.#fault(error));
     else if (method === 'POST' && path === ATTACH_PATH)
-      this.#dials.attach(stream, head).catch((error) => this.#fault(error));
+      this.#dials.attach(stream, head)?.catch((error) => this.#fault(error));
     else
       this.#acceptOther(
         new DuplexStream(stream).on('error', () => {}),

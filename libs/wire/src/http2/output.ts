@@ -261,6 +261,7 @@ export class Output {
         ErrorCode.ENHANCE_YOUR_CALM,
         'the other side sends requests faster than it reads answers',
       );
+    if (this.#readyStreams === 0 && this.#writerLines.size === 0) return;
     // While DATA may not leave, each group still keeps something at hand. Otherwise it would miss its turn once there is room again.
     const groups = Math.max(this.#writerLines.size, this.#readyLines.size, 1);
     if (this.hasRoom)

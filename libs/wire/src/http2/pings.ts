@@ -186,7 +186,7 @@ export class LateFrames {
 
   /** @returns the waiting frames if a write of this many bytes is long enough for them */
   leaveWith(bytes: number): Buffer | undefined {
-    return bytes >= this.#patience.leastBytes ? this.#take() : undefined;
+    return this.#frames && bytes >= this.#patience.leastBytes ? this.#take() : undefined;
   }
 
   flush(): void {

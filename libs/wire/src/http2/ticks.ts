@@ -45,6 +45,11 @@ export class ReadBudget {
   #bytes = 0;
   #begun = false;
   readonly #later: (next: () => void) => void;
+  readonly #next = () => {
+    this.#begun = false;
+    this.#tick++;
+    this.#bytes = 0;
+  };
 
   constructor(later: (next: () => void) => void = setImmediate) {
     this.#later = later;
@@ -52,7 +57,10 @@ export class ReadBudget {
 
   /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest until the next tick */
   count(reader: ConnectionReads, bytes: number): boolean {
-    if (!this.#begun) this.#begin();
+    if (!this.#begun) {
+      this.#begun = true;
+      this.#later(this.#next);
+    }
     if (reader.tick !== this.#tick) {
       reader.tick = this.#tick;
       reader.bytes = 0;
@@ -60,15 +68,6 @@ export class ReadBudget {
     reader.bytes += bytes;
     this.#bytes += bytes;
     return this.#bytes >= WIRE.readATickBytes && reader.bytes > WIRE.readAtLeastBytes;
-  }
-
-  #begin(): void {
-    this.#begun = true;
-    this.#later(() => {
-      this.#begun = false;
-      this.#tick++;
-      this.#bytes = 0;
-    });
   }
 }
 
