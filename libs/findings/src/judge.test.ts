@@ -97,7 +97,7 @@ function withTenants(
   problems: Tenants['problems'] = [],
   unopened: Tenants['unopened'] = [],
 ): Partial<Evidence> {
-  const tenants = [{ ...tenant, use: [], certificates: [], ...given }];
+  const tenants = [{ ...tenant, use: [], certificates: [], apiServerNames: [], ...given }];
   return {
     members: [aWitness('g1', { tenants: { configured: true, problems, tenants, unopened }, list: aList({ hubs }) })],
   };
@@ -248,7 +248,7 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
             configured: true,
             problems: [],
             unopened: [],
-            tenants: id === 'g1' ? [{ ...tenant, use: [], certificates: [] }] : [],
+            tenants: id === 'g1' ? [{ ...tenant, use: [], certificates: [], apiServerNames: [] }] : [],
           },
           list: aList({ hubs }),
         }),

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { LINES } from './lines.ts';
+import { measureOneAddress } from './one-address/main.ts';
 import { runPaths } from './paths/run.ts';
 import { type Plan, runAll } from './run.ts';
 import { type Book, busyNow, madeHere, readBook, writeBook } from './store.ts';
@@ -24,6 +25,9 @@ const USAGE = `npm run bench [-- OPTIONS]
   --paths              instead of lines, measure paths that are long, lossy or thin; needs root and Go
   --path NAME          only these paths, such as 300ms or 1mbit; may be repeated
   --tcp NAME           TCP's congestion control on them (default: the machine's)
+  --one-address        instead of lines, measure clients that reach their API server by name through a hub
+  --haproxy PATH       beside this HAProxy
+  --idle N             and the memory of so many silent ones
   --compare A B        compare the JSON files of two runs
   --page FILE...       write JSON files of runs into docs/PERFORMANCE.md: ratios to ANP as ranges
                        over all runs; of other figures the last run's that has the line
@@ -47,6 +51,9 @@ const { values, positionals } = parseArgs({
     paths: { type: 'boolean', default: false },
     path: { type: 'string', multiple: true, default: [] },
     tcp: { type: 'string' },
+    'one-address': { type: 'boolean', default: false },
+    haproxy: { type: 'string' },
+    idle: { type: 'string', default: '0' },
     compare: { type: 'boolean', default: false },
     page: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -118,4 +125,7 @@ else if (values.page && before) writePage([readBook(before), ...positionals.slic
 else if (values.help || values.compare || values.page || positionals.length > 0 || !wanted) {
   process.stderr.write(USAGE);
   process.exitCode = values.help ? 0 : 2;
+} else if (values['one-address']) {
+  await measureOneAddress({ windowMs: wanted.windowMs, haproxy: values.haproxy, idle: Number(values.idle) }, say);
+  process.exit(0);
 } else await (values.paths ? measurePaths(wanted) : run(wanted));

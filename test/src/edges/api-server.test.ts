@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
+import net, { type AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, it, test } from 'node:test';
 import tls, { type TLSSocket } from 'node:tls';
@@ -104,6 +104,19 @@ test('one port serves agents and the clients of the API server, who see its cert
   const [error] = await within(once(stranger, 'error'), { what: 'an alert' });
   assert.match((error as Error).message, /unrecognized name/);
 
+  const { results } = await asked<{ results: Record<'check' | 'about' | 'outcome' | 'detail', string>[] }>(
+    server.program,
+    ...['check', '--no-dials', '--host', 'localhost'],
+  );
+  const ofApi = results.filter(({ about }) => about.includes('the API server api.acme.example of tenant default'));
+  assert.deepEqual(
+    ofApi.map(({ check }) => check),
+    ['certificates', 'ports'],
+    JSON.stringify(results),
+  );
+  assert.equal(ofApi[1]?.outcome, 'pass');
+  assert.match(ofApi[1]?.detail ?? '', /^CN=\S+, serial \w+ answers$/);
+
   const open = await client(scope, server.agentPort, acme);
   assert.equal((await nextChunk(open, 'the first bytes')).toString(), 'acme hears ');
   const list = await asked<{ tunnels: Record<string, unknown>[] }>(
@@ -145,6 +158,39 @@ test('a server that drains lets connections end by themselves', async () => {
   await until(refused, { what: 'the port to close' });
   assert.equal(await answerTo(open, 'still there'), 'acme hears still there');
   assert.equal((await within(server.program.exit, { what: 'the exit' })).code, 0);
+});
+
+test('half hellos that are held keep neither agents nor clients out, and cost no dial', {
+  timeout: 240_000,
+}, async () => {
+  await using scope = new Scope();
+  const trust = await newTrust(scope);
+  const acme = await cluster(scope, 'acme');
+  const held = 1000;
+  const limits = { 'max-waiting-agents': held / 2, 'max-waiting-agents-per-source': held / 2 };
+  const server = await startServer(scope, trust, { ...flagsOf(acme), ...limits });
+  await startAgent(scope, trust, server.agentPort);
+  await server.program.waitReady();
+  const destination = await echo(scope);
+  const refused = async () =>
+    (await server.program.metric('isthmus_refused_total')).get('{where="agents waiting"}') ?? 0;
+  const half = Buffer.from([22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3]);
+  for (let index = 0; index < held; index++) {
+    const socket = net.connect(server.agentPort, '127.0.0.1').on('error', () => {});
+    scope.defer(() => void socket.destroy());
+    socket.write(half);
+  }
+  await until(async () => (await refused()) >= held / 2, { what: 'the refusal of those beyond the limit' });
+  // The agent has its session, and its dials go on.
+  for (let dial = 0; dial < 20; dial++) {
+    const { status, socket } = await connectThrough(scope, { via: server.connect, destination: destination.authority });
+    assert.equal(status, 200);
+    socket.destroy();
+  }
+  // A client from the same address comes in once the first of them have had their time.
+  const answered = async () =>
+    (await answerTo(await client(scope, server.agentPort, acme), 'hello')) === 'acme hears hello';
+  await until(answered, { what: 'a client' });
 });
 
 describe('With tenants', () => {

@@ -100,6 +100,40 @@ async function checkPort(
   }
 }
 
+/** Reaches each API server by its names, at every hub's port for agents, and says what certificate answers. @param names by tenant */
+export async function checkApiServers(
+  hubs: readonly HubPorts[],
+  names: ReadonlyMap<string, string>,
+  timeoutMs: number,
+): Promise<Result[]> {
+  const ways = hubs
+    .filter(({ agentAddress }) => agentAddress !== '')
+    .flatMap((hub) => [...names].map(([name, tenant]) => ({ hub, name, tenant })));
+  const results: Result[] = [];
+  for (let next = 0; next < ways.length; next += ISTHMUS.checkDialsAtOnce) {
+    const group = ways.slice(next, next + ISTHMUS.checkDialsAtOnce);
+    results.push(...(await Promise.all(group.map((way) => checkApiServer(way, timeoutMs)))).flat());
+  }
+  return results;
+}
+
+interface ApiServerWay {
+  readonly hub: HubPorts;
+  readonly name: string;
+  readonly tenant: string;
+}
+
+async function checkApiServer({ hub, name, tenant }: ApiServerWay, timeoutMs: number): Promise<Result[]> {
+  const about = `the API server ${name} of tenant ${tenant}, through ${hub.hubId} at ${hub.agentAddress}`;
+  const todo = `see why in the log of ${hub.hubId}, and whether it reaches the addresses of apiServer in the tenant's file`;
+  const to = parseDestination(hub.agentAddress);
+  const shown = await shownAt(to, timeoutMs, async () => {}, name).catch(() => undefined);
+  if (!shown) return [portReport.fail(about, 'no certificate answers', todo)];
+  const { leaf, sent } = shown.certificate;
+  const demands = { use: 'server', authorities: undefined, authoritiesFrom: '', hosts: [name] } as const;
+  return [portReport.pass(about, `${leaf.title} answers`), judged(`presented by ${about}`, [leaf, ...sent], demands)];
+}
+
 interface Shown {
   readonly certificate: Presented;
   /** Protocol, cipher and key exchange. */
@@ -111,13 +145,14 @@ async function shownAt(
   { host, port }: Destination,
   timeoutMs: number,
   announce: (remote: string) => Promise<void>,
+  name = host,
 ): Promise<Shown | undefined> {
   const socket = connectTcp({ host, port });
   try {
     await settled(socket, 'connect', timeoutMs);
     await announce(`${socket.localAddress}:${socket.localPort}`);
     // Not verified by OpenSSL, which stops at the first fault and names it in its own words: `judged` looks at it.
-    const tls = connectTls({ socket, rejectUnauthorized: false, ...sniOf(host) });
+    const tls = connectTls({ socket, rejectUnauthorized: false, ...sniOf(name) });
     try {
       await settled(tls, 'secureConnect', timeoutMs);
     } catch {

@@ -1,5 +1,14 @@
 import timers from 'node:timers/promises';
-import { agentName, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
+import {
+  agentName,
+  CHECKS,
+  type Evidence,
+  judge,
+  OWN_HEALTH_PORT,
+  ofDial,
+  type Result,
+  reportOf,
+} from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { socketPathOf } from '@isthmus/runtime';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
@@ -12,7 +21,14 @@ import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { folded } from '../table.ts';
 import { checkFiles, FILE_OPTIONS, type FileOptions } from './check-files.ts';
-import { checkPorts, checkRedis, checkSocket, type HubPorts, type RedisOptions } from './check-ports.ts';
+import {
+  checkApiServers,
+  checkPorts,
+  checkRedis,
+  checkSocket,
+  type HubPorts,
+  type RedisOptions,
+} from './check-ports.ts';
 
 interface Options extends FileOptions, RedisOptions {
   readonly host: readonly string[];
@@ -120,6 +136,11 @@ async function checkPlane(
       announce: announcer(plane),
       now: evidence.now,
     })),
+    ...(await checkApiServers(
+      withAgentPorts(evidence.hubs, configs.answers, options.host),
+      apiServersOf(evidence, configs),
+      options.timeout,
+    )),
     ...(options.dials ? await checkDials(plane, sessionViews(evidence.sessions), options) : []),
   ];
   const order = Object.keys(CHECKS);
@@ -133,6 +154,24 @@ function announcer(plane: Plane): (hubId: string, remote: string) => Promise<voi
     await plane.askThese(hub, (admin, signal) => admin.expectProbe({ remote }, { signal }));
   };
 }
+
+/** The names of API servers, and whose they are: of tenants' files, or of hubs' flags. */
+function apiServersOf({ members }: Evidence, configs: Answers<adminApi.GetConfigResponse>): Map<string, string> {
+  const ofFiles = members.flatMap(({ tenants }) => tenants?.tenants ?? []);
+  const ofFlags = configs.answers.flatMap(({ value }) => value.flags.filter(({ name }) => name === 'api-server-name'));
+  const names = ofFlags.flatMap(({ value }) =>
+    value
+      .replace(/^\[|\]$/g, '')
+      .split(',')
+      .filter(Boolean),
+  );
+  return new Map([
+    ...names.map((name) => [name, DEFAULT_TENANT] as const),
+    ...ofFiles.flatMap(({ name: tenant, apiServerNames }) => apiServerNames.map((name) => [name, tenant] as const)),
+  ]);
+}
+
+const DEFAULT_TENANT = 'default';
 
 const LOCAL = { host: '127.0.0.1' };
 

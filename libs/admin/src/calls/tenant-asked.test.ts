@@ -7,7 +7,13 @@ import { tenantAsked } from './messages.ts';
 
 /** The tenants of a plane, with nothing known of them but their names. */
 function tenantsOf(...names: string[]): NonNullable<AdminBackend['tenants']> {
-  const rest = { file: '', limits: { agents: 1, sessions: 1, tunnels: 1, pendingDials: 1 }, use: {}, certificates: [] };
+  const rest = {
+    file: '',
+    limits: { agents: 1, sessions: 1, tunnels: 1, pendingDials: 1 },
+    use: {},
+    certificates: [],
+    apiServerNames: [],
+  };
   return {
     list: () => names.map((name) => ({ name, ...rest })),
     has: (name) => names.includes(name),

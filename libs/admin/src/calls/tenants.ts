@@ -19,6 +19,8 @@ export interface KnownTenant {
   /** What it uses of the limits that this process keeps, by their names in the file. */
   readonly use: Readonly<Record<string, Use>>;
   readonly certificates: readonly TenantCertificate[];
+  /** By which clients reach its API server. */
+  readonly apiServerNames: readonly string[];
 }
 
 /** A certificate that a tenant's file names. */
@@ -85,7 +87,7 @@ export function tenantsRpc(backend: AdminBackend): TenantsRpc {
 }
 
 function unconfigured(name: string): KnownTenant {
-  return { name, file: '', use: {}, certificates: [] };
+  return { name, file: '', use: {}, certificates: [], apiServerNames: [] };
 }
 
 function countsOf(backend: AdminBackend): Map<string, Counts> {
@@ -102,7 +104,7 @@ function countsOf(backend: AdminBackend): Map<string, Counts> {
 }
 
 function tenantMessage(
-  { name, file, source, use, certificates }: KnownTenant,
+  { name, file, source, use, certificates, apiServerNames }: KnownTenant,
   counts: Counts | undefined,
   { dials, identity, callers }: AdminBackend,
 ): adminApi.DeepPartial<adminApi.Tenant> {
@@ -123,6 +125,7 @@ function tenantMessage(
       name: each.name,
       expiresMs: Math.round(each.validUntil),
     })),
+    apiServerNames: [...apiServerNames],
   };
 }
 

@@ -29,7 +29,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
   }
   const happened = new RecentEvents(events);
   for (const session of [mine, theirs]) events.emit('session:open', session);
-  const known = (name: string) => ({ name, file: `${name}.yaml`, use: {}, certificates: [] });
+  const known = (name: string) => ({ name, file: `${name}.yaml`, use: {}, certificates: [], apiServerNames: [] });
   const backend = idleBackend({
     dials,
     events: happened,

@@ -132,7 +132,8 @@ function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
       for (const tenant of admission.tenants.all) {
         const { name, path: file, file: said } = tenant;
         const source = said.source && `${said.source.kind} ${said.source.namespace}/${said.source.name}`;
-        yield { name, file, source, use: use(tenant), certificates: certificatesOf(tenant) };
+        const { names: apiServerNames = [] } = said.apiServer ?? {};
+        yield { name, file, source, use: use(tenant), certificates: certificatesOf(tenant), apiServerNames };
       }
     },
     has: (name) => admission.tenants.get(name) !== undefined,

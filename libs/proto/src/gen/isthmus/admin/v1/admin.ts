@@ -637,6 +637,8 @@ export interface Tenant {
   certificates: TenantCertificate[];
   /** The Kubernetes object that isthmus tenants sync has made its file of: `Cluster acme/prod`. Empty for a file of somebody else. */
   source: string;
+  /** By which clients reach its API server through hubs. */
+  apiServerNames: string[];
 }
 
 export interface TenantUse {
@@ -4942,6 +4944,7 @@ function createBaseTenant(): Tenant {
     use: [],
     certificates: [],
     source: "",
+    apiServerNames: [],
   };
 }
 
@@ -4976,6 +4979,9 @@ export const Tenant: MessageFns<Tenant> = {
     }
     if (message.source !== "") {
       writer.uint32(82).string(message.source);
+    }
+    for (const v of message.apiServerNames) {
+      writer.uint32(90).string(v!);
     }
     return writer;
   },
@@ -5073,6 +5079,14 @@ export const Tenant: MessageFns<Tenant> = {
             message.source = reader.string();
             continue;
           }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.apiServerNames.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5100,6 +5114,7 @@ export const Tenant: MessageFns<Tenant> = {
     message.use = object.use?.map((e) => TenantUse.fromPartial(e)) || [];
     message.certificates = object.certificates?.map((e) => TenantCertificate.fromPartial(e)) || [];
     message.source = object.source ?? "";
+    message.apiServerNames = object.apiServerNames?.map((e) => e) || [];
     return message;
   },
 };
