@@ -3,17 +3,16 @@ import type { ProxyFor } from '@isthmus/transport';
 import {
   AgentTunnels,
   type Ask,
+  type Dial,
   DialLimiter,
   type DialPolicy,
   formatDestination,
   type Observation,
   type Prohibited,
-  pipeline,
   type ResumeOptions,
-  type Stage,
 } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
-import { agentStages } from './pipeline.ts';
+import { agentDial } from './pipeline.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, type Uplink, type UplinkOptions } from './uplink.ts';
 
@@ -58,7 +57,7 @@ export interface AgentOptions {
   /** The agent's own lists of what it dials, which no plane can overrule. */
   readonly lists?: DialPolicy;
   /** Leads a dial to where its destination is, for agents that are simulated and share one network. Default: sockets from here. */
-  readonly network?: Stage;
+  readonly network?: (endpoint: Dial) => Dial;
   /** Answers hubs' questions for operators. */
   readonly answer?: Ask | undefined;
   readonly observation: Observation;
@@ -174,7 +173,7 @@ export class Agent {
         ...(tenant !== '' && { tenant }),
         ...(pingInterval !== undefined && { pingSeconds: pingInterval / 1000 }),
       },
-      dial: (rules) => pipeline(agentStages({ ...this.#options, limiter: this.#limiter, rules })),
+      dial: (rules) => agentDial({ ...this.#options, limiter: this.#limiter, rules }),
       events: observation.events,
     };
   }

@@ -1,39 +1,32 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
-import { type Dial, DialError, DialLimiter, type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
+import { DialError, DialLimiter, type DialRequest } from '@isthmus/tunnel';
+import { behind } from '@isthmus/tunnel/testing';
 import { AGENT } from './defaults.ts';
 import { agentStages, TenantPolicy } from './pipeline.ts';
 
-function stages({ rules = false, simulated = false } = {}): string[] {
-  const all = agentStages({
-    agentId: 'a1',
-    observation: { events: planeEvents(), tracer: noTracer },
-    limiter: new DialLimiter(),
-    rules: rules ? { permit: (next: Dial) => next } : undefined,
-    ...(simulated && { network: (next: Dial) => next }),
-  });
+function stages(rules: boolean): string[] {
+  const permit = { name: 'permit', enter: () => undefined };
+  const all = agentStages({ limiter: new DialLimiter(), rules: rules ? { permit } : undefined });
   return all.map(({ name }) => name);
 }
 
 /** Each stage, and why it comes behind the one before. */
 const ORDER = [
-  ['observe', 'first: what any stage refuses is a dial with an outcome, and its time is the whole time'],
   ['limit', 'a dial that is refused must count; what waits for rules below counts as pending, so it is bounded'],
   ['permit', 'dials beyond the limit do not wait for rules'],
   ['refuseWhenScarce', 'descriptors may become scarce while a dial waits for rules'],
-  ['network', 'a simulated network replaces nothing but the way to the socket'],
-  ['connect', 'last: it judges each resolved address by the rules that a stage before wrote into the dial'],
 ] as const;
 
-test('a simulated agent of a tenant passes a dial through all stages, in this order', () => {
+test('an agent of a tenant passes a dial through all stages, in this order', () => {
   assert.deepEqual(
-    stages({ rules: true, simulated: true }),
+    stages(true),
     ORDER.map(([name]) => name),
   );
 });
 
 test('a stage that does not apply is not there', () => {
-  assert.deepEqual(stages(), ['observe', 'limit', 'refuseWhenScarce', 'connect']);
+  assert.deepEqual(stages(false), ['limit', 'refuseWhenScarce']);
 });
 
 const DENY = { deny: [{ cidr: '10.0.0.0/8' }] };
@@ -56,7 +49,7 @@ function policyOf({ announced = true } = {}) {
     missing: missing.resolve,
     refused: ({ message }) => void refused.push(message),
   });
-  const permitted = policy.permit(async ({ destination, policy }) => {
+  const permitted = behind([policy.permit], async ({ destination, policy }) => {
     dialled.push(policy?.verdict(destination, '').rule);
     throw new DialError('connection_refused', 'dialled');
   });

@@ -5,7 +5,7 @@ import {
   DialError,
   type DialLimiter,
   type DialPolicy,
-  observed,
+  pipeline,
   refuseWhenScarce,
   type Stage,
 } from '@isthmus/tunnel';
@@ -24,13 +24,17 @@ interface TenantPolicyOptions {
 /** What the callers of the tenant of one link may dial, as its hub says. Rules that cannot be used leave the earlier ones in force. */
 export class TenantPolicy implements Disposable {
   /** Gives dials the rules in force. */
-  readonly permit: Stage = (next) => {
-    const ruled: Dial = async (request) => {
-      await this.#first.promise;
-      if (this.#policy) request.policy = this.#policy;
-      return next(request);
-    };
-    return (request) => (this.#ruled ? ruled(request) : next(request));
+  readonly permit: Stage = {
+    name: 'permit',
+    enter: (request, waiting) => {
+      if (!this.#ruled) return undefined;
+      const goOn = () => {
+        if (this.#policy) request.policy = this.#policy;
+        waiting.goOn();
+      };
+      void this.#first.promise.then(goOn, (error) => waiting.fail(error));
+      return 'waits';
+    },
   };
   readonly #first = Promise.withResolvers<void>();
   /** Whether the hub has rules. Dials wait a moment in any case then: rules that came in the same read as they are not in force before. */
@@ -74,13 +78,15 @@ interface AgentStagesOptions
   readonly rules: Pick<TenantPolicy, 'permit'> | undefined;
 }
 
-/** A dial's way through an agent, from one of its connections to the destination's socket. The test beside it says why in this order. */
-export function agentStages(options: AgentStagesOptions): readonly Stage[] {
-  const { agentId, observation, limiter, rules, prohibited, lists, network } = options;
-  const observe: Stage = (next) => observed('agent', next, observation);
-  const limit: Stage = (next) => limiter.limit(next);
-  const permit = rules?.permit;
+/** What a dial passes in an agent, from one of its connections on. The test beside it says why in this order. */
+export function agentStages({ limiter, rules }: Pick<AgentStagesOptions, 'limiter' | 'rules'>): readonly Stage[] {
+  return [limiter.limit, ...(rules ? [rules.permit] : []), refuseWhenScarce()];
+}
+
+/** An agent's Dial: what passes all stages gets the destination's socket. */
+export function agentDial(options: AgentStagesOptions): Dial {
+  const { agentId, observation, prohibited, lists, network } = options;
   const own = { ...(prohibited && { prohibited }), ...(lists && { lists }) };
-  const connect: Stage = () => endpointDial({ agentId, ...own, ...observation });
-  return [observe, limit, ...(permit ? [permit] : []), refuseWhenScarce, ...(network ? [network] : []), connect];
+  const connect = endpointDial({ agentId, ...own, ...observation });
+  return pipeline({ role: 'agent', stages: agentStages(options), open: network?.(connect) ?? connect, observation });
 }

@@ -9,12 +9,11 @@ import {
   agentKey,
   type Dial,
   type GatewayLoss,
-  pipeline,
   type Question,
   type SessionInfo,
 } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
-import { hubAttach, hubStages } from './pipeline.ts';
+import { hubAttach, hubDial } from './pipeline.ts';
 import { giveUpSessions, SessionTable, sessionsAtOtherHubs } from './sessions.ts';
 
 export interface HubOptions extends AgentPortOptions {
@@ -82,7 +81,7 @@ class RunningHub implements Hub {
     });
     this.#agents = new AgentPort(options, this.#sessions);
     const way = { observation, manyTenants: options.tenancy !== undefined };
-    this.dial = pipeline(hubStages({ ...way, session: (request) => this.#sessions.dial(request) }));
+    this.dial = hubDial({ ...way, session: (request) => this.#sessions.dial(request) });
     this.attach = hubAttach({ ...way, session: (request) => this.#sessions.attach(request) });
   }
 

@@ -2,14 +2,13 @@ import {
   type Attach,
   attachesInTurns,
   type Dial,
-  inTurns,
   type Observation,
-  observed,
   observedAttach,
-  type Stage,
+  pipeline,
+  takeTurns,
 } from '@isthmus/tunnel';
 
-interface HubStagesOptions {
+interface HubDialOptions {
   readonly observation: Observation;
   /** Whether dials of several tenants come, which then take turns. */
   readonly manyTenants: boolean;
@@ -17,15 +16,12 @@ interface HubStagesOptions {
   readonly session: Dial;
 }
 
-/** A dial's way through a hub, from a gateway's link to its session. The test beside it says why in this order. */
-export function hubStages({ observation, manyTenants, session }: HubStagesOptions): readonly Stage[] {
-  const observe: Stage = (next) => observed('hub', next, observation);
-  const takeTurns: Stage = (next) => inTurns(next);
-  const passOn: Stage = () => session;
-  return [observe, ...(manyTenants ? [takeTurns] : []), passOn];
+/** A hub's Dial, from a gateway's link to its session: the wait for a turn is part of the time that the hub reports. */
+export function hubDial({ observation, manyTenants, session }: HubDialOptions): Dial {
+  return pipeline({ role: 'hub', stages: manyTenants ? [takeTurns()] : [], open: session, observation });
 }
 
-interface HubAttachOptions extends Omit<HubStagesOptions, 'session'> {
+interface HubAttachOptions extends Omit<HubDialOptions, 'session'> {
   /** Passes an attach on through the session that its gateway chose. */
   readonly session: Attach;
 }

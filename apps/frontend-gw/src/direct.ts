@@ -8,13 +8,13 @@ import {
   callerName,
   type Destination,
   DIRECT,
+  type Dial,
   type DialRequest,
   enterSpan,
   type Observation,
   type Prohibited,
   type Prohibition,
   prohibitedBy,
-  type Stage,
 } from '@isthmus/tunnel';
 
 export interface DirectOptions {
@@ -39,7 +39,7 @@ const BY_THE_GATEWAY = { kind: 'direct', agentId: DIRECT, sessionId: '', hubId: 
 /** Destinations that a gateway dials itself: what its flag lists, of a tenant with `dial.direct` only what that lists too. */
 export class DirectDials {
   /** Opens the socket here if a rule says so. After DNS, each address must be one that the tenant's rules allow, and gateways may dial. */
-  readonly direct: Stage = (next) => {
+  readonly direct = (next: Dial): Dial => {
     const { observation } = this.#parts;
     const { tracer } = observation;
     const prohibited: Prohibited = (address, port) => this.#prohibited(address, port);

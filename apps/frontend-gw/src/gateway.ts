@@ -20,7 +20,6 @@ import {
   type Observation,
   PlaneEnded,
   type PlaneEvents,
-  pipeline,
   type ResumeOptions,
   TunnelTable,
 } from '@isthmus/tunnel';
@@ -28,7 +27,7 @@ import { leaveDraining, passedAttach } from './attach.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';
 import { type CallersTenancy, Identities } from './identities.ts';
-import { gatewayAttach, gatewayStages } from './pipeline.ts';
+import { gatewayAttach, gatewayDial } from './pipeline.ts';
 
 export interface GatewayOptions
   extends Pick<CallersOptions, 'mode' | 'keepaliveTime' | 'proxyNetworks' | 'halfClosedMs'> {
@@ -69,7 +68,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const limiter = new DialLimiter(tenancy?.limits);
   const { direct } = options;
   const directDials = direct.rules.length > 0 ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
-  const dial = pipeline(gatewayStages({ ...routing, limiter, directDials, gatewayTunnels }));
+  const dial = gatewayDial({ ...routing, limiter, directDials, gatewayTunnels });
   const judges = tenancy ?? callerTokens;
   const identities = judges && new Identities(judges, events);
   const identifyCaller = identities?.identifyCaller ?? anyoneOf(DEFAULT_TENANT);

@@ -6,7 +6,6 @@ import {
   type Attached,
   AttachRefused,
   type AttachRequest,
-  type Dial,
   DialError,
   DialLimiter,
   noTracer,
@@ -15,7 +14,7 @@ import {
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
 import { gatewayAttach, gatewayStages } from './pipeline.ts';
 
-function stages({ tenants = false, direct = false, resume = false } = {}): string[] {
+function stages({ tenants = false, resume = false } = {}): string[] {
   const all = gatewayStages({
     directory: new Directory(),
     strategies: ['default'],
@@ -26,34 +25,33 @@ function stages({ tenants = false, direct = false, resume = false } = {}): strin
     suspects: new Suspects(),
     limiter: new DialLimiter(),
     ...(tenants && { tenancy: { permits: () => undefined } }),
-    ...(direct && { directDials: { direct: (next: Dial) => next } }),
-    ...(resume && { gatewayTunnels: { resume: (next: Dial) => next } }),
+    ...(resume && { gatewayTunnels: { resume: { name: 'resume', enter: () => undefined } } }),
   });
   return all.map(({ name }) => name);
 }
 
 /** Each stage, and why it comes behind the one before. */
 const ORDER = [
-  ['observe', 'first: what any stage refuses is a dial with an outcome, and its time is the whole time'],
   ['limit', 'a dial that is refused or dropped must count; what waits below counts as pending, so it is bounded'],
   ['takeTurns', 'a dial over its limit takes no turn of what tenants share'],
   ['permit', 'a file may change while a dial waits, and the rules of the moment when it starts apply'],
   ['refuseWhenScarce', 'a forbidden dial is forbidden, also while descriptors are scarce: that error is final'],
-  ['direct', 'a direct dial needs a descriptor too, and has no agent with which its tunnel could go on'],
-  ['resume', 'only a dial that goes out needs the means to go on'],
-  ['route', 'last: each of its attempts takes along what the stages before wrote into the dial'],
+  [
+    'resume',
+    'last: each attempt takes along what it wrote into the dial, and its tunnel is what the others then count',
+  ],
 ] as const;
 
 test('a gateway of tenants passes a dial through all stages, in this order', () => {
   assert.deepEqual(
-    stages({ tenants: true, direct: true, resume: true }),
+    stages({ tenants: true, resume: true }),
     ORDER.map(([name]) => name),
   );
 });
 
 test('a stage that does not apply is not there', () => {
-  assert.deepEqual(stages(), ['observe', 'limit', 'refuseWhenScarce', 'route']);
-  assert.deepEqual(stages({ resume: true }), ['observe', 'limit', 'refuseWhenScarce', 'resume', 'route']);
+  assert.deepEqual(stages(), ['limit', 'refuseWhenScarce']);
+  assert.deepEqual(stages({ resume: true }), ['limit', 'refuseWhenScarce', 'resume']);
 });
 
 test('an attach of a caller takes turns, is counted, and is judged as a dial', async () => {

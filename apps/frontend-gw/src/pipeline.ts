@@ -4,13 +4,14 @@ import {
   type Attach,
   AttachRefused,
   attachesInTurns,
+  type Dial,
   DialError,
   type DialLimiter,
   type GatewayTunnels,
-  inTurns,
-  observed,
+  pipeline,
   refuseWhenScarce,
   type Stage,
+  takeTurns,
 } from '@isthmus/tunnel';
 import type { DirectDials } from './direct.ts';
 
@@ -25,29 +26,20 @@ interface GatewayStagesOptions extends RoutingOptions {
   readonly gatewayTunnels?: Pick<GatewayTunnels, 'resume'> | undefined;
 }
 
-/** A dial's way through a gateway, from the caller's edge to a hub's Dial. The test beside it says why in this order. */
-export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
-  const { observation, limiter, tenancy, directDials, gatewayTunnels, suspects } = options;
-  const observe: Stage = (next) => observed('gateway', next, observation);
-  const limit: Stage = (next) => limiter.limit(next);
-  const takeTurns: Stage = (next) => inTurns(next);
+/** What a dial passes in a gateway, from the caller's edge on. The test beside it says why in this order. */
+export function gatewayStages({ limiter, tenancy, gatewayTunnels }: GatewayStagesOptions): readonly Stage[] {
   // By name or literal address. An agent judges what a name was resolved to.
-  const permit: Stage = (next) => (request) => {
-    const refusal = tenancy?.permits(request);
-    return refusal ? Promise.reject(refusal) : next(request);
-  };
-  const route: Stage = () => routed(options, suspects);
-  const direct = directDials?.direct;
+  const permit: Stage = { name: 'permit', enter: (request) => tenancy?.permits(request) };
   const resume = gatewayTunnels?.resume;
-  return [
-    observe,
-    limit,
-    ...(tenancy ? [takeTurns, permit] : []),
-    refuseWhenScarce,
-    ...(direct ? [direct] : []),
-    ...(resume ? [resume] : []),
-    route,
-  ];
+  return [limiter.limit, ...(tenancy ? [takeTurns(), permit] : []), refuseWhenScarce(), ...(resume ? [resume] : [])];
+}
+
+/** A gateway's Dial: what passes all stages goes to a hub, or is opened here. */
+export function gatewayDial(options: GatewayStagesOptions): Dial {
+  const { observation, directDials, suspects } = options;
+  const route = routed(options, suspects);
+  const open = directDials?.direct(route) ?? route;
+  return pipeline({ role: 'gateway', stages: gatewayStages(options), open, observation });
 }
 
 interface GatewayAttachOptions extends Pick<GatewayStagesOptions, 'tenancy'> {

@@ -10,7 +10,7 @@ import {
   type DialTracer,
   dialLog,
   noTracer,
-  observed,
+  pipeline,
   planeEvents,
 } from '@isthmus/tunnel';
 import { established, request, unobserved } from '@isthmus/tunnel/testing';
@@ -35,7 +35,7 @@ test('a dial records each attempt: its session, its cause and its outcome', asyn
   const route = routed({ ...options, directory: plane('h1', 'h2', 'h3'), nextHop: () => ({ dial: way }) });
   const way = (dial: DialRequest) => (ways[turn++] as (typeof ways)[0])(dial);
   const dial = { ...request, log: dialLog() };
-  const dialled = observed('gateway', route, observation)(dial);
+  const dialled = pipeline({ role: 'gateway', open: route, observation })(dial);
   await new Promise(setImmediate);
   pass(300);
   await dialled;
@@ -62,7 +62,7 @@ test('a dial reports when it starts and stops waiting for a session, and how lon
   const options = { strategies: ['default'], zone: '', parkTimeout: 60_000, observation } as const;
   const route = routed({ ...options, directory, nextHop: () => ({ dial: async () => established() }) });
   const dial = { ...request, log: dialLog() };
-  const dialled = observed('gateway', route, observation)(dial);
+  const dialled = pipeline({ role: 'gateway', open: route, observation })(dial);
   assert.deepEqual(told, [`park ${request.id}`]);
   join(directory, 'h1');
   await dialled;
@@ -87,7 +87,7 @@ test('an attempt whose caller gave up has no error; one that failed before keeps
   const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
   const route = routed({ ...options, directory: plane('h1', 'h2'), nextHop: () => ({ dial: hub }) });
   await assert.rejects(
-    observed('gateway', route, observation)({ ...request, log: dialLog(), signal: caller.signal }),
+    pipeline({ role: 'gateway', open: route, observation })({ ...request, log: dialLog(), signal: caller.signal }),
     given,
   );
   const [[dial, outcome] = []] = ended;
@@ -127,7 +127,7 @@ function gateway(tracer: DialTracer, ...ways: Dial[]): { dial: Dial; seen: DialR
     directory,
     nextHop: () => ({ dial: (dial: DialRequest) => (ways[seen.push(dial) - 1] as Dial)(dial) }),
   });
-  return { dial: observed('gateway', route, observation), seen };
+  return { dial: pipeline({ role: 'gateway', open: route, observation }), seen };
 }
 
 const traced = (): DialRequest => ({ ...request, traceparent: 'caller' });

@@ -15,7 +15,7 @@ import {
   PlaneEnded,
   SessionLost,
 } from '@isthmus/tunnel';
-import { established, RecordingCarrier, request, unobserved } from '@isthmus/tunnel/testing';
+import { behind, established, RecordingCarrier, request, unobserved } from '@isthmus/tunnel/testing';
 import { route, Suspects } from './route.ts';
 import { directory, hub, routing, session } from './testing/routing.ts';
 
@@ -101,7 +101,10 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   // As a span of the gateway, which its attempts replace by their own.
   const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
   const open = async () => {
-    const established = await tunnels.resume(routing(known, dials))({ ...request, traceparent, log: dialLog() });
+    const established = await behind(
+      [tunnels.resume],
+      routing(known, dials),
+    )({ ...request, traceparent, log: dialLog() });
     established.end.half?.use({
       onData() {},
       onDrain() {},

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { type Dial, DialError, type DialRequest, noTracer, observed, planeEvents } from '@isthmus/tunnel';
+import { type Dial, DialError, type DialRequest, noTracer, pipeline, planeEvents } from '@isthmus/tunnel';
 import { openTelemetry, type Tracing } from './instrument.ts';
 import type { Environment } from './otlp/settings.ts';
 import { loadedSdk, request } from './testing/events.ts';
@@ -232,7 +232,7 @@ for (const [protocol, start] of RECEIVERS) {
       role: 'gateway',
       logger: { info: say, warn: say },
     });
-    const dial = observed('gateway', established, { events, tracer: tracing.tracer });
+    const dial = pipeline({ role: 'gateway', open: established, observation: { events, tracer: tracing.tracer } });
     await dial({ ...request });
     await until(() => receiver.spans.length > 0, 'a span');
 

@@ -224,17 +224,14 @@ function tellOf(socket: Socket, events: PlaneEvents): void {
  */
 function readRequest(socket: Socket, first: Buffer, options: Edge, refusals = 0): void {
   const reader = new ConnectReader();
-  const fault = (error: Error) => {
-    socket.destroy();
-    options.events.emit('fault', 'http-connect', remoteOf(socket), error);
-  };
+  const fault = (error: Error) => ended(socket, error, options);
   /** Returns whether there is nothing more to read. */
   const read = (chunk: Buffer): boolean => {
     let request: ConnectRequest | undefined;
     try {
       request = reader.push(chunk);
       if (!request) return false;
-      begin(request, new CallerConnection(socket), options, refusals).catch(fault);
+      begin(request, new CallerConnection(socket), options, refusals);
     } catch (error) {
       refuse(socket, asDialError(error), options, request && { ...request, refusals });
     }
@@ -242,6 +239,12 @@ function readRequest(socket: Socket, first: Buffer, options: Edge, refusals = 0)
   };
   if (first.length > 0 && read(first)) return;
   readRest(socket, { read, isLong: () => reader.isLong, again: refusals > 0 }, options, guarding(fault));
+}
+
+/** A defect of ours ends the connection. */
+function ended(socket: Socket, error: Error, { events }: Edge): void {
+  socket.destroy();
+  events.emit('fault', 'http-connect', remoteOf(socket), error);
 }
 
 interface Reading {
@@ -325,13 +328,18 @@ class CallerConnection {
   }
 }
 
-/** Rejects only with what nothing else would catch. @throws DialError */
-function begin(request: ConnectRequest, connection: CallerConnection, options: Edge, refusals: number): Promise<void> {
+/** @throws DialError */
+function begin(request: ConnectRequest, connection: CallerConnection, options: Edge, refusals: number): void {
   const { identifyByToken } = options;
   const shown = identifyByToken && credentialIn(request.credentials, connection.socket);
-  if (shown) return beginByToken(request, connection, options, { shown, identifyByToken, refusals });
+  if (shown) {
+    const { socket } = connection;
+    const asked = beginByToken(request, connection, options, { shown, identifyByToken, refusals });
+    asked.catch((error) => ended(socket, error, options));
+    return;
+  }
   const who = options.identifyCaller(peerOfConnection(connection));
-  return serve(dialOf(request, who, connection, options), request.rest, connection, options);
+  serve(dialOf(request, who, connection, options), request.rest, connection, options);
 }
 
 interface ByToken {
@@ -357,7 +365,7 @@ async function beginByToken(
       return;
     }
     const dialled = dialOf(request, who, connection, options);
-    return await serve(dialled, watch.take(), connection, options);
+    serve(dialled, watch.take(), connection, options);
   } catch (error) {
     const rest = watch.take();
     const { target } = request;
@@ -390,7 +398,7 @@ function dialOf(
   return dialled;
 }
 
-async function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge) {
+function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge): void {
   const { events } = options;
   const { socket } = connection;
   const watch = watchCaller(socket, first, () => request.signal.abort(new Error('the caller went away')));
@@ -401,20 +409,24 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
       if (request.caller?.remote === 'uds') lookOnceEnded(socket);
       return socketEnd(socket);
     },
+    begun(tunnel) {
+      connection.carries = tunnel;
+      watch.goOn();
+    },
     refuse(error) {
       watch.stop();
+      connection.carries = undefined;
       const { aborted, reason } = request.signal;
       answerError(socket, aborted && reason instanceof PlaneEnded ? denied(reason) : error);
+      if (socket.isPaused()) socket.resume();
     },
     unanswered() {
       events.emit('dial:undelivered', request);
       socket.destroy();
     },
+    fault: (error) => ended(socket, error, options),
   };
-  const tunnel = await serveDial(request, waiter, options);
-  connection.carries = tunnel;
-  if (tunnel) watch.goOn();
-  else if (socket.isPaused()) socket.resume();
+  void serveDial(request, waiter, options);
 }
 
 /** The destination of most tunnels ends soon after the caller, and then nobody needs to know. So the look comes a little later. */

@@ -44,37 +44,56 @@ export interface Waiter<Answer = Established> {
   refuse(error: DialError): void;
   /** Called if the dial succeeded and nobody waits any longer. */
   unanswered?(): void;
+  /** Called when the tunnel runs. */
+  begun?(tunnel: Tunnel): void;
+  /** Called if one of these throws where nothing else catches it. Ends what waits. */
+  fault(error: Error): void;
 }
 
 /** Dials, and joins both sides in a tunnel: see `serve`. */
-export function serveDial(request: ServedDial, waiter: Waiter, options: ServeDialOptions): Promise<Tunnel | undefined> {
+export function serveDial(request: ServedDial, waiter: Waiter, options: ServeDialOptions): Promise<void> {
   return serve(request, options.dial, waiter, options);
 }
 
 /**
- * Dials or attaches, answers the side that waits, and joins both in a tunnel. Closes the other side if nobody waits any longer. Returns
- * undefined without a tunnel.
+ * Dials or attaches, answers the side that waits, and joins both in a tunnel. Closes the other side if nobody waits any longer. Resolves once
+ * the side that waits has its answer, and never rejects.
  */
-export async function serve<Request extends ServedDial, Answer extends Carried>(
+export function serve<Request extends ServedDial, Answer extends Carried>(
   request: Request,
   ask: (request: Request) => Promise<Answer>,
   waiter: Waiter<Answer>,
   { role, events, halfClosedMs }: ServeOptions,
-): Promise<Tunnel | undefined> {
-  let answer: Answer | undefined;
-  let caller: TunnelEnd | undefined;
-  try {
-    answer = await ask(request);
-    if (!request.signal.aborted) caller = waiter.accept(answer);
-  } catch (error) {
-    answer?.end.abort(error as Error);
-    waiter.refuse(asDialError(error));
-    return undefined;
-  }
-  if (caller) return new Tunnel(role, request, caller, answer, events, halfClosedMs);
-  answer.end.abort(request.signal.reason);
-  waiter.unanswered?.();
-  return undefined;
+): Promise<void> {
+  const refuse = (error: unknown) => {
+    try {
+      waiter.refuse(asDialError(error));
+    } catch (defect) {
+      waiter.fault(defect as Error);
+    }
+  };
+  const answered = (answer: Answer) => {
+    let caller: TunnelEnd | undefined;
+    try {
+      if (!request.signal.aborted) caller = waiter.accept(answer);
+    } catch (error) {
+      answer.end.abort(error as Error);
+      refuse(error);
+      return;
+    }
+    try {
+      if (!caller) {
+        answer.end.abort(request.signal.reason);
+        waiter.unanswered?.();
+        return;
+      }
+      const tunnel = new Tunnel(role, request, caller, answer, events, halfClosedMs);
+      waiter.begun?.(tunnel);
+    } catch (defect) {
+      waiter.fault(defect as Error);
+    }
+  };
+  return ask(request).then(answered, refuse);
 }
 
 /**

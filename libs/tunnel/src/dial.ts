@@ -4,7 +4,7 @@ import type { Deadlines, Due } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { Destination, DialPolicy } from './destination.ts';
 import type { HalfEnd } from './end.ts';
-import { type CutBy, DialError, type DialErrorCode, type DialTiming, type PlaneEnded } from './errors.ts';
+import type { CutBy, DialError, DialErrorCode, DialTiming, PlaneEnded } from './errors.ts';
 import type { ByteMeter } from './limits/byte-meter.ts';
 import type { AnyPrincipal } from './names.ts';
 import type { AttachAnswer, AttachClaim, Carrier, ResumeOffer, Resumption } from './resume/carrier.ts';
@@ -239,16 +239,6 @@ export interface NextHop {
   readonly dial: Dial;
   readonly attach: Attach;
 }
-
-/** One step of a dial's way through a program: it does its part, and calls the next one. The function's name is the stage's. */
-export type Stage = (next: Dial) => Dial;
-
-/** Joins the stages of a program's dials. The first one gets the request first; the last one answers it and calls no other. */
-export function pipeline(stages: readonly Stage[]): Dial {
-  return stages.reduceRight<Dial>((next, stage) => stage(next), unanswered);
-}
-
-const unanswered: Dial = () => Promise.reject(new DialError('proxy_internal_error', 'no stage answers this dial'));
 
 /** Fires when nobody waits for a dial's answer any more. An AbortSignal or a DialAbort. */
 export interface DialSignal {

@@ -35,10 +35,8 @@ export {
   type JointOptions,
   type NextHop,
   onceLeft,
-  pipeline,
   type ResumableTunnel,
   Silence,
-  type Stage,
   type TunnelEnd,
   type TunnelOutcome,
   type TunnelSide,
@@ -79,7 +77,7 @@ export {
 } from './events.ts';
 export { ByteMeter, FlowGate } from './limits/byte-meter.ts';
 export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
-export { attachesInTurns, inTurns } from './limits/in-turns.ts';
+export { attachesInTurns, inTurns, takeTurns } from './limits/in-turns.ts';
 export { type DialUse, PerSecond, TokenBucket, type TokenRate } from './limits/limits.ts';
 export {
   ADMIN_SERVER_NAME,
@@ -107,10 +105,10 @@ export {
   enterSpan,
   noTracer,
   type Observation,
-  observed,
   observedAttach,
   type StepSpanName,
 } from './observe.ts';
+export { type PipelineOptions, pipeline, type Stage, type WaitingDial } from './pipeline.ts';
 export { AgentTunnels } from './resume/agent-tunnels.ts';
 export { type AgentRoutes, attachThrough } from './resume/attach.ts';
 export {

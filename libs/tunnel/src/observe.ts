@@ -1,6 +1,6 @@
-import type { Attach, AttachRequest, AttemptRecord, Dial, DialRequest, Established } from './dial.ts';
-import { asDialError, type DialError, type DialTiming } from './errors.ts';
-import type { DialFailure, DialOutcome, PlaneEvents, Role } from './events.ts';
+import type { Attach, AttachRequest, AttemptRecord, DialRequest } from './dial.ts';
+import { asDialError, type DialError } from './errors.ts';
+import type { DialOutcome, PlaneEvents } from './events.ts';
 
 export type DialSpanName = 'gateway.dial' | 'gateway.attach' | 'hub.dial' | 'hub.attach' | 'agent.dial';
 export type StepSpanName = 'agent.dns' | 'agent.connect';
@@ -51,43 +51,6 @@ export interface Observation {
   readonly tracer: DialTracer;
 }
 
-/** Wraps a Dial so that it reports its start and its outcome, as events and as a span. The inner dial gets the span's context. */
-export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
-  return async (request) => {
-    const start = performance.now();
-    const span = tracer.start(`${role}.dial`, request);
-    enterSpan(request, span);
-    events.emit('dial:start', role, request);
-    const report = (outcome: DialOutcome) => {
-      span.end(outcome);
-      events.emit('dial:end', role, request, outcome);
-    };
-    let established: Established;
-    try {
-      established = await dial(request);
-    } catch (thrown) {
-      const error = asDialError(thrown);
-      const ms = performance.now() - start;
-      error.timing = timed(role, ms, error.timing);
-      if (role === 'gateway') error.traceparent = request.traceparent;
-      report({ ms, error, failure: failureOf(error, request), timing: error.timing });
-      throw error;
-    }
-    const { agentId, sessionId, hubId, agentPrincipal } = established;
-    const ms = performance.now() - start;
-    const timing = timed(role, ms, established.timing);
-    established.timing = timing;
-    try {
-      report({ ms, agentId, sessionId, hubId, timing, ...(agentPrincipal !== undefined && { agentPrincipal }) });
-    } catch (thrown) {
-      // A listener threw, which is not the dial's fault. Nobody will get the tunnel now.
-      established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));
-      throw thrown;
-    }
-    return established;
-  };
-}
-
 /** Wraps a hub's Attach so that it is traced. No event tells of it: its gateway does that. */
 export function observedAttach(attach: Attach, { tracer }: Pick<Observation, 'tracer'>): Attach {
   return async (request) => {
@@ -104,18 +67,4 @@ export function observedAttach(attach: Attach, { tracer }: Pick<Observation, 'tr
       throw thrown;
     }
   };
-}
-
-/** Adds this part's own time to the report that goes back to the caller. */
-function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
-  if (role === 'gateway') return timing;
-  return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
-}
-
-function failureOf(error: DialError, request: DialRequest): DialFailure {
-  if (error.expired) return 'expired';
-  if (request.signal.aborted) return 'abandoned';
-  if (error.code === 'destination_unavailable') return 'unavailable';
-  if (error.code === 'connection_terminated') return 'terminated';
-  return 'error';
 }

@@ -26,6 +26,7 @@ import {
   SessionLost,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
+import { behind } from '@isthmus/tunnel/testing';
 import { ISTHMUS } from '../defaults.ts';
 import { Gateways } from './gateways.ts';
 
@@ -262,7 +263,7 @@ test('a dial goes back to a gateway that was lost and has returned when the next
 test('more callers than a program may keep waiting get a reason, and the others are served once a gateway is there', async () => {
   const { gateways, at, linked } = await held('near');
   const limiter = new DialLimiter();
-  const dial = limiter.limit(gateways.dial);
+  const dial = behind([limiter.limit], gateways.dial);
   const refused: DialError[] = [];
   let served = 0;
   const dials = Array.from({ length: 2500 }, async () => {

@@ -21,11 +21,9 @@ import {
   DialLimiter,
   formatDestination,
   GatewayTunnels,
-  observed,
   PlaneEnded,
   pipeline,
   refuseWhenScarce,
-  type Stage,
 } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { Gateways } from './gateways.ts';
@@ -47,17 +45,14 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
     const resume = resumeOptions(flags);
     const gatewayTunnels = resume && new GatewayTunnels({ ...gateways.routes, ...resume, instance, observation });
     const limiter = new DialLimiter();
-    const observe: Stage = (next) => observed('gateway', next, observation);
-    const toGateway: Stage = () => gateways.dial;
     const callers = new Callers({
       // In this order: what is refused here reaches no gateway.
-      dial: pipeline([
-        observe,
-        limiter.limit,
-        refuseWhenScarce,
-        ...(gatewayTunnels ? [gatewayTunnels.resume] : []),
-        toGateway,
-      ]),
+      dial: pipeline({
+        role: 'gateway',
+        stages: [limiter.limit, refuseWhenScarce(), ...(gatewayTunnels ? [gatewayTunnels.resume] : [])],
+        open: gateways.dial,
+        observation,
+      }),
       awaitDial: (of) => limiter.awaitDial(of),
       identifyCaller: anyoneOf(DEFAULT_TENANT),
       timeout: flags['backend-dial-timeout'] || ISTHMUS.holdDialMs,

@@ -9,7 +9,7 @@ import {
   DialError,
   type Established,
   noTracer,
-  observed,
+  pipeline,
   planeEvents,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
@@ -90,7 +90,7 @@ async function gateway(given: Given = {}) {
     dialTimeout: 60_000,
     parkTimeout: 2000,
     events,
-    dial: observed('gateway', routed(options), observation),
+    dial: pipeline({ role: 'gateway', open: routed(options), observation }),
     strategies,
     lookups: (tenant: string, host: string) => lookups(options, { tenant, host }),
     route: (tenant: string, host: string) => route({ ...options, suspects: new Set() }, { tenant, host }),

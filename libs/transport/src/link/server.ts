@@ -79,6 +79,8 @@ interface ServingLink {
   readonly carriers: CarrierLink;
   /** Called when a dial shows that the other side is a gateway. @param gateway its process */
   readonly toldOfGateway: (instance: string | undefined) => void;
+  /** Called if our own code throws where it never should. */
+  readonly fault: (error: Error) => void;
 }
 
 /** A stream that was opened, before its answer. */
@@ -99,10 +101,10 @@ class ServedDials {
   }
 
   /** Serves a dial. */
-  dial(stream: Http2Stream, head: Head): Promise<unknown> | undefined {
+  dial(stream: Http2Stream, head: Head): void {
     const unanswered = this.#unanswered(stream, () => new Error(GONE));
     const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
-    if (!request) return undefined;
+    if (!request) return;
     const { tunnels } = this.#options;
     const { halfAtPeer = false } = request.resumeOffer ?? {};
     // What is passed on does not come from the tunnel's own end.
@@ -111,8 +113,9 @@ class ServedDials {
       accept: (established) =>
         stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
       refuse: (error) => this.#refuse(unanswered, error),
+      fault: this.#link.fault,
     };
-    return serveDial(request, waiter, this.#options);
+    void serveDial(request, waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */
@@ -138,17 +141,16 @@ class ServedDials {
   }
 
   /** Serves an attach. A tunnel that ends here goes on; to one that ends elsewhere the attach is passed on. */
-  attach(stream: Http2Stream, head: Head): Promise<unknown> | undefined {
+  attach(stream: Http2Stream, head: Head): void {
     // The tunnel must not end with it.
     const unanswered = this.#unanswered(stream, () => new SessionLost(GONE));
     const request = this.#read(unanswered, () => readAttach(head, progressOn(stream)));
     const { attach } = this.#options;
-    if (request && attach) return this.#passOn(unanswered, request, attach);
-    if (request) this.#goOn(unanswered, request);
-    return undefined;
+    if (request && attach) this.#passOn(unanswered, request, attach);
+    else if (request) this.#goOn(unanswered, request);
   }
 
-  #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): Promise<unknown> {
+  #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): void {
     const { stream } = unanswered.pending;
     const waiter: Waiter<Attached> = {
       accept: (attached) => {
@@ -157,11 +159,12 @@ class ServedDials {
         return new StreamEnd(unanswered.pending, this.#link.carriers, { atPeer: halfAtPeer });
       },
       refuse: (error) => this.#refuse(unanswered, error),
+      fault: this.#link.fault,
     };
     const { halfAtPeer } = request;
     // What is passed on does not come from the tunnel's own end.
     request.halfAtPeer = false;
-    return serve(request, attach, waiter, this.#options);
+    void serve(request, attach, waiter, this.#options);
   }
 
   /** Goes on with a tunnel that ends here. */
@@ -302,6 +305,7 @@ export class LinkServer {
       toldOfGateway: (instance) => {
         this.#gatewayInstance = instance;
       },
+      fault: (error) => this.#fault(error),
     });
     http2.once('goaway', () => {
       this.#closing = true;
@@ -389,14 +393,17 @@ export class LinkServer {
 
   #accept(stream: Http2Stream, head: Head): void {
     const { ':method': method, ':path': path } = head;
-    if (method === 'CONNECT') this.#dials.dial(stream, head)?.catch((error) => this.#fault(error));
-    else if (method === 'POST' && path === ATTACH_PATH)
-      this.#dials.attach(stream, head)?.catch((error) => this.#fault(error));
-    else
-      this.#acceptOther(
-        new DuplexStream(stream).on('error', () => {}),
-        head,
-      );
+    try {
+      if (method === 'CONNECT') this.#dials.dial(stream, head);
+      else if (method === 'POST' && path === ATTACH_PATH) this.#dials.attach(stream, head);
+      else
+        this.#acceptOther(
+          new DuplexStream(stream).on('error', () => {}),
+          head,
+        );
+    } catch (error) {
+      this.#fault(error as Error);
+    }
   }
 
   #acceptOther(stream: DuplexStream, head: Head): void {

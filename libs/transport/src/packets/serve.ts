@@ -110,17 +110,28 @@ export class PacketServer {
     return newDial(address, { tenant, timeout }, caller, traceparent);
   }
 
-  async #serve(random: bigint, request: ServedDial): Promise<void> {
+  #serve(random: bigint, request: ServedDial): void {
     const { role, events } = this.#options;
+    const over = this.#channel.guarded(() => {
+      this.#served.delete(random);
+      if (role === 'gateway') this.#finish();
+    });
     const waiter: Waiter = {
       accept: () => this.#accept(random),
-      refuse: (error) => request.signal.aborted || this.#refuse(random, error),
-      unanswered: () => events.emit('dial:undelivered', request),
+      begun: (tunnel) => void tunnel.done.then(over),
+      refuse: (error) => {
+        if (!request.signal.aborted) this.#refuse(random, error);
+        over();
+      },
+      unanswered: () => {
+        events.emit('dial:undelivered', request);
+        over();
+      },
+      fault: this.#channel.guarded((error: Error) => {
+        throw error;
+      }),
     };
-    const tunnel = await serveDial(request, waiter, this.#options);
-    await tunnel?.done;
-    this.#served.delete(random);
-    if (role === 'gateway') this.#finish();
+    void serveDial(request, waiter, this.#options);
   }
 
   #accept(random: bigint): PacketStream {

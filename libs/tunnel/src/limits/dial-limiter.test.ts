@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import type { Attached, AttachRequest, Dial, DialRequest, Established } from '../dial.ts';
+import { behind } from '../testing/index.ts';
 import { DialLimiter, refuseWhenScarce } from './dial-limiter.ts';
 import { UNLIMITED } from './limits.ts';
 import type { DialLimits } from './table.ts';
@@ -19,7 +20,8 @@ function held(limits?: (tenant: string) => DialLimits) {
   const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
   const established: Established = { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   const limiter = new DialLimiter(limits);
-  const dial = limiter.limit(() => new Promise<Established>((resolve) => answers.push(() => resolve(established))));
+  const open = () => new Promise<Established>((resolve) => answers.push(() => resolve(established)));
+  const dial = behind([limiter.limit], open);
   return { limiter, dial, answers, stream };
 }
 
@@ -150,19 +152,19 @@ test('a dial is refused while descriptors or memory are scarce, and may be retri
     asked.push(id);
     return Promise.reject(new Error('asked'));
   };
-  const dial = refuseWhenScarce(inner, left, bytes);
-  await assert.rejects(dial({ id: 'first' } as DialRequest), {
+  const dial = behind([refuseWhenScarce(left, bytes)], inner);
+  await assert.rejects(dial({ ...request(), id: 'first' }), {
     code: 'connection_limit_reached',
     retryable: true,
     message: /too many open files/,
   });
   left.scarce = false;
-  await assert.rejects(dial({ id: 'first' } as DialRequest), {
+  await assert.rejects(dial({ ...request(), id: 'first' }), {
     code: 'connection_limit_reached',
     retryable: true,
     message: /too little memory/,
   });
   bytes.scarce = false;
-  await assert.rejects(dial({ id: 'second' } as DialRequest), /asked/);
+  await assert.rejects(dial({ ...request(), id: 'second' }), /asked/);
   assert.deepEqual(asked, ['second']);
 });

@@ -1,7 +1,8 @@
 import { descriptors, memory, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
-import { type Attach, type Dial, type DialRequest, type Established, onceLeft, type Stage } from '../dial.ts';
+import { type Attach, type Established, onceLeft } from '../dial.ts';
 import { DialError } from '../errors.ts';
+import type { Stage } from '../pipeline.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialUse, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
 import type { DialLimits, RefusingLimit } from './table.ts';
@@ -11,7 +12,21 @@ import type { DialLimits, RefusingLimit } from './table.ts';
  * A hub has none, because both ends of its dials have one. Tenants' limits belong here.
  */
 export class DialLimiter {
-  readonly limit: Stage = (next) => (request) => this.#admit(request, next);
+  readonly limit: Stage = {
+    name: 'limit',
+    enter: ({ tenant }) => {
+      if (this.#closed) return shuttingDown();
+      const limiter = this.#limiterOf(tenant);
+      const refusal = limiter.admit('dial');
+      if (!refusal) this.#count(limiter, 1);
+      return refusal;
+    },
+    answered: ({ tenant }, established) => this.#limiterOf(tenant).carry(established),
+    left: ({ tenant }) => {
+      this.#count(this.#limiterOf(tenant), -1);
+      if (this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
+    },
+  };
   readonly #limits: ((tenant: string) => DialLimits) | undefined;
   readonly #idle: (() => void)[] = [];
   readonly #tenants = new Map<string, TenantLimiter>();
@@ -40,7 +55,8 @@ export class DialLimiter {
    */
   awaitDial(tenant: string): () => void {
     const limiter = this.#limiterOf(tenant);
-    limiter.admit('caller');
+    const refusal = limiter.admit('caller');
+    if (refusal) throw refusal;
     limiter.pendingDials++;
     return () => limiter.pendingDials--;
   }
@@ -52,7 +68,8 @@ export class DialLimiter {
   limitAttaches(attach: Attach): Attach {
     return async (request) => {
       const limiter = this.#limiterOf(request.tenant);
-      limiter.admit('attach');
+      const refusal = limiter.admit('attach');
+      if (refusal) throw refusal;
       limiter.pendingDials++;
       try {
         const attached = await attach(request);
@@ -72,21 +89,6 @@ export class DialLimiter {
 
   get closed(): boolean {
     return this.#closed;
-  }
-
-  async #admit(request: DialRequest, next: Dial): Promise<Established> {
-    if (this.#closed) throw shuttingDown();
-    const limiter = this.#limiterOf(request.tenant);
-    limiter.admit('dial');
-    this.#count(limiter, 1);
-    try {
-      const established = await next(request);
-      limiter.carry(established);
-      return established;
-    } finally {
-      this.#count(limiter, -1);
-      if (this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
-    }
   }
 
   #count(limiter: TenantLimiter, by: 1 | -1): void {
@@ -165,22 +167,21 @@ class TenantLimiter implements DialUse {
 
   /**
    * Uses the rate for a dial, and nothing for a caller that has yet to dial or an attach, whose tunnel was counted before.
-   * @throws DialError if it is refused
+   * @returns why it is refused, if it is
    */
-  admit(what: 'dial' | 'caller' | 'attach'): void {
-    if (!this.#limited) {
-      if (this.pendingDials >= TUNNEL.pendingDials) throw tooManyPending(this.#tenant);
-      return;
-    }
+  admit(what: 'dial' | 'caller' | 'attach'): DialError | undefined {
+    if (!this.#limited) return this.pendingDials >= TUNNEL.pendingDials ? tooManyPending(this.#tenant) : undefined;
     const limits = this.#limits();
     const limit = this.#reached(what, limits);
     if (limit) {
       this.refused.set(limit, (this.refused.get(limit) ?? 0) + 1);
-      throw overLimit(this.#tenant, limit, limits, limit === 'dialsPerSecond' ? this.#secondsToDial(limits) : 1);
+      return overLimit(this.#tenant, limit, limits, limit === 'dialsPerSecond' ? this.#secondsToDial(limits) : 1);
     }
-    if (what !== 'dial') return;
-    this.dials++;
-    this.#perSecond.add(1);
+    if (what === 'dial') {
+      this.dials++;
+      this.#perSecond.add(1);
+    }
+    return undefined;
   }
 
   #reached(what: 'dial' | 'caller' | 'attach', limits: DialLimits): RefusingLimit | undefined {
@@ -232,11 +233,13 @@ interface Left {
  * Refuses dials while file descriptors or memory are scarce. Each dial would use one of the last, for itself or for its caller's answer. The
  * kernel kills a process without memory, and every tunnel with it.
  */
-export function refuseWhenScarce(dial: Dial, files: Left = descriptors, bytes: Left = memory): Dial {
-  return (request) => {
-    if (files.scarce) return Promise.reject(tooLittleOf('too many open files'));
-    if (bytes.scarce) return Promise.reject(tooLittleOf('too little memory'));
-    return dial(request);
+export function refuseWhenScarce(files: Left = descriptors, bytes: Left = memory): Stage {
+  return {
+    name: 'refuseWhenScarce',
+    enter() {
+      if (files.scarce) return tooLittleOf('too many open files');
+      return bytes.scarce ? tooLittleOf('too little memory') : undefined;
+    },
   };
 }
 

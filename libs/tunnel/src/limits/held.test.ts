@@ -5,9 +5,9 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Established } from '../dial.ts';
-import { AwaitedSplice, request } from '../testing/index.ts';
+import { AwaitedSplice, behind, request } from '../testing/index.ts';
 import { DialLimiter } from './dial-limiter.ts';
-import { inTurns } from './in-turns.ts';
+import { takeTurns } from './in-turns.ts';
 import { UNLIMITED } from './limits.ts';
 import type { DialLimits } from './table.ts';
 
@@ -55,9 +55,9 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
     const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
     return { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   };
-  const dial = inTurns(() => (stalls.now ? Promise.resolve(establish()) : new Promise<never>(() => {})));
+  const answer = () => (stalls.now ? Promise.resolve(establish()) : new Promise<never>(() => {}));
   const limiter = new DialLimiter(() => LIMITS);
-  const limited = limiter.limit(dial);
+  const limited = behind([limiter.limit, takeTurns()], answer);
   const refused = new Map<string, number>();
   const open = async () => {
     try {

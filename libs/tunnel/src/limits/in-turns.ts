@@ -1,5 +1,7 @@
 import { getOrPut, Queue, Rounds, type TakesTurns } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
+import type { DialRequest } from '../dial.ts';
+import type { Stage } from '../pipeline.ts';
 
 interface TurnsOptions {
   readonly startsATick?: number;
@@ -9,32 +11,61 @@ interface TurnsOptions {
   readonly later?: (next: () => void) => void;
 }
 
-/** A dial, or what is like one. */
-interface OfTenant {
-  readonly tenant: string;
-}
-
 /**
  * Lets tenants take turns when more dials come than one tick of the event loop should start: a flood of one tenant's waits, and dials of
  * the others start ahead of it. `DialLimiter` bounds what waits, as pending dials.
  */
-export function inTurns<Request extends OfTenant, Answer>(
-  dial: (request: Request) => Promise<Answer>,
+export function takeTurns(): Stage {
+  const turns = new Turns();
+  const places = new Map<DialRequest, Place>();
+  return {
+    name: 'takeTurns',
+    enter(dial, waiting) {
+      let waits = false;
+      waits = !turns.enter(dial.tenant, (place) => {
+        places.set(dial, place);
+        if (waits) waiting.goOn();
+      });
+      return waits ? 'waits' : undefined;
+    },
+    left(dial) {
+      const place = places.get(dial);
+      places.delete(dial);
+      if (place) turns.leave(place);
+    },
+  };
+}
+
+/** The same for what is asked with a promise. */
+export function inTurns<Request extends Pick<DialRequest, 'tenant'>, Answer>(
+  ask: (request: Request) => Promise<Answer>,
   options: TurnsOptions = {},
 ): (request: Request) => Promise<Answer> {
-  const turns = new DialTurns(dial, options);
-  return (request) => turns.dial(request);
+  const turns = new Turns(options);
+  const asked = async (request: Request, place: Place) => {
+    try {
+      return await ask(request);
+    } finally {
+      turns.leave(place);
+    }
+  };
+  return (request) => new Promise((resolve) => turns.enter(request.tenant, (place) => resolve(asked(request, place))));
 }
 
 /** The same for attaches, which start behind new dials. */
-export function attachesInTurns<Request extends OfTenant, Answer>(
+export function attachesInTurns<Request extends Pick<DialRequest, 'tenant'>, Answer>(
   attach: (request: Request) => Promise<Answer>,
 ): (request: Request) => Promise<Answer> {
   return inTurns(attach, { startsATick: TUNNEL.attachStartsATick, young: TUNNEL.youngAttaches });
 }
 
-class DialTurns<Request extends OfTenant, Answer> {
-  readonly #dial: (request: Request) => Promise<Answer>;
+/** The place of a dial that is under way, among those of its tenant. */
+interface Place {
+  readonly line: TenantLine;
+  readonly cohort: number;
+}
+
+class Turns {
   readonly #startsATick: number;
   readonly #young: number;
   readonly #later: (next: () => void) => void;
@@ -48,46 +79,45 @@ class DialTurns<Request extends OfTenant, Answer> {
   #scheduled = false;
   #aging: NodeJS.Timeout | undefined;
 
-  constructor(dial: (request: Request) => Promise<Answer>, options: TurnsOptions) {
+  constructor(options: TurnsOptions = {}) {
     const { startsATick = TUNNEL.startsATick, young = TUNNEL.youngDials, later = setImmediate } = options;
-    this.#dial = dial;
     this.#startsATick = startsATick;
     this.#young = young;
     this.#later = later;
     this.#left = startsATick;
   }
 
-  dial(request: Request): Promise<Answer> {
+  /** Starts one of a tenant's when it is its turn. @returns whether that is now */
+  enter(tenant: string, start: (place: Place) => void): boolean {
     this.#schedule();
-    const { tenant } = request;
     const line = getOrPut(this.#tenants, tenant, () => new TenantLine(tenant));
     if (this.#left > 0 && !this.#rounds.current && this.#isFree(line)) {
       this.#left--;
-      return this.#start(line, request);
+      start(this.#begin(line));
+      return true;
     }
-    return new Promise((resolve) => {
-      line.push(() => resolve(this.#start(line, request)));
-      this.#enter(line);
-    });
+    line.push(() => start(this.#begin(line)));
+    this.#enter(line);
+    return false;
+  }
+
+  #begin(line: TenantLine): Place {
+    line.young++;
+    line.running++;
+    return { line, cohort: line.cohort };
+  }
+
+  /** It is under way no more. */
+  leave({ line, cohort }: Place): void {
+    if (cohort === line.cohort) line.young--;
+    line.running--;
+    if (this.#full.delete(line)) this.#enter(line);
+    else this.#forget(line);
   }
 
   /** Whether it may have another one under way. */
   #isFree({ young }: TenantLine): boolean {
     return young < this.#young;
-  }
-
-  async #start(line: TenantLine, request: Request): Promise<Answer> {
-    const { cohort } = line;
-    line.young++;
-    line.running++;
-    try {
-      return await this.#dial(request);
-    } finally {
-      if (cohort === line.cohort) line.young--;
-      line.running--;
-      if (this.#full.delete(line)) this.#enter(line);
-      else this.#forget(line);
-    }
   }
 
   /** A tenant has dials waiting. */

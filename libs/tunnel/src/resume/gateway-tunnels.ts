@@ -7,11 +7,11 @@ import {
   type Established,
   type NextHop,
   type ResumableTunnel,
-  type Stage,
 } from '../dial.ts';
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../errors.ts';
 import { attachesInTurns } from '../limits/in-turns.ts';
 import type { Observation } from '../observe.ts';
+import type { Stage } from '../pipeline.ts';
 import { type AgentName, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import { type AgentRoutes, attachThrough } from './attach.ts';
 import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type Resumption } from './carrier.ts';
@@ -55,23 +55,20 @@ export class GatewayTunnels {
   }
 
   /** Lets the tunnels of dials be resumed if their agents can. `isthmus hold` has its own end of those that it offers to resume. */
-  readonly resume: Stage = (next) => (dial) => {
-    if (dial.resumeOffer) return next(dial);
-    dial.resumeOffer = { halfAtPeer: true, gatewayInstance: this.#instance };
-    return next(dial).then((established) => {
+  readonly resume: Stage = {
+    name: 'resume',
+    enter: (dial) => {
+      dial.resumeOffer ??= { halfAtPeer: true, gatewayInstance: this.#instance };
+      return undefined;
+    },
+    answered: (dial, established) => {
       const { resumption } = established;
-      if (!resumption) return established;
-      try {
-        const tunnel = this.#begin(dial, established, resumption);
-        established.end = tunnel;
-        established.resumable = tunnel;
-        established.resumption = undefined;
-        return established;
-      } catch (error) {
-        established.end.abort(error as Error);
-        throw error;
-      }
-    });
+      if (!resumption || !dial.resumeOffer?.halfAtPeer) return;
+      const tunnel = this.#begin(dial, established, resumption);
+      established.end = tunnel;
+      established.resumable = tunnel;
+      established.resumption = undefined;
+    },
   };
 
   *[Symbol.iterator](): Iterator<GatewayTunnel> {

@@ -1,9 +1,10 @@
 import { type Duplex, PassThrough } from 'node:stream';
 import { Deadlines } from '../deadlines.ts';
-import type { DialRequest, Established, JointOptions, TunnelEnd, TunnelOutcome } from '../dial.ts';
+import type { Dial, DialRequest, Established, JointOptions, TunnelEnd, TunnelOutcome } from '../dial.ts';
 import { type HalfEnd, UsedStream } from '../end.ts';
 import { planeEvents } from '../events.ts';
 import { noTracer, type Observation } from '../observe.ts';
+import { pipeline, type Stage } from '../pipeline.ts';
 import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
 import { Splice } from '../splice.ts';
 
@@ -24,6 +25,11 @@ export function established(): Established {
     hubId: 'h',
     timing: {},
   };
+}
+
+/** A Dial behind some stages. */
+export function behind(stages: readonly Stage[], open: Dial): Dial {
+  return pipeline({ role: 'gateway', stages, open, observation: unobserved() });
 }
 
 export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
