@@ -1,3 +1,7 @@
+// In Node both are getters, which each look at the time and each use of a buffer would call.
+for (const name of ['performance', 'Buffer'] as const)
+  Object.defineProperty(globalThis, name, { value: globalThis[name], writable: true, configurable: true });
+
 /** Time and randomness, so that a test can control both. */
 export interface Clock {
   /** In milliseconds. Only differences have a meaning. */

@@ -181,9 +181,10 @@ export class WaitingConnections {
   /** Call with a new connection. Returns false if it was refused and closed. */
   enter(socket: Socket): boolean {
     const address = addressOf(socket);
-    const key = endsOf(socket);
     // For unix sockets, the file's permissions have decided.
-    if (address === undefined || this.#waiting.has(key)) return true;
+    if (address === undefined) return true;
+    const key = endsOf(socket);
+    if (this.#waiting.has(key)) return true;
     const source = sourceOf(address);
     const refusal = this.#makeRoom(source);
     if (refusal) {
@@ -198,7 +199,7 @@ export class WaitingConnections {
   /** Calls `begin` when a connection that entered may cost something: once its source has a slot for it. */
   whenSlotIsFree(socket: Socket, begin: () => void): void {
     const { slotsOfSource } = this.#limits;
-    const waiting = this.#waiting.get(endsOf(socket));
+    const waiting = this.#of(socket);
     if (!waiting || slotsOfSource === undefined) {
       begin();
       return;
@@ -225,8 +226,13 @@ export class WaitingConnections {
 
   /** Call when the peer has proven who it is, or has gone. */
   leave(socket: Socket): void {
-    const waiting = this.#waiting.get(endsOf(socket));
+    const waiting = this.#of(socket);
     if (waiting) this.#remove(waiting, true);
+  }
+
+  /** Nothing waits at a unix socket, and each look at its ends costs calls. */
+  #of(socket: Socket): Waiting | undefined {
+    return this.#waiting.size === 0 ? undefined : this.#waiting.get(endsOf(socket));
   }
 
   #add(socket: Socket, key: string, source: string): void {

@@ -75,7 +75,7 @@ export class Deadlines {
 
   /** Reminds of it at `due`, also if it is here already. @param now in milliseconds of the clock */
   enter(one: Due, now: number = this.#clock.now()): void {
-    this.leave(one);
+    if (one.before) this.leave(one);
     this.#size++;
     this.#put(one, now);
     if (one.due < this.#armedFor) this.#arm(one.due, now);

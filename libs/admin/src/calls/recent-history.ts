@@ -57,7 +57,7 @@ export class DialHistory {
       slot.failures++;
       return;
     }
-    const at = this.#placeOf(slot) * BOUNDS.length + bucketOf(ms);
+    const at = (slot.number % this.#count) * BOUNDS.length + bucketOf(ms);
     this.#latencies[at] = (this.#latencies[at] as number) + 1;
   }
 

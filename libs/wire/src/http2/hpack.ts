@@ -208,7 +208,7 @@ export class HpackDecoder {
     while (this.#at < block.length) {
       const field = this.#instruction(block[this.#at] as number, bytes === 0);
       if (!field) continue;
-      bytes += size(field);
+      bytes += field[0].length + field[1].length + ENTRY_OVERHEAD;
       if (bytes <= this.#maxList) fields.push(field);
       else if (bytes > this.#maxRead) throw new HeadTooLong(`a head of more than ${this.#maxRead} bytes`);
     }
@@ -332,22 +332,30 @@ export function hpackEncode(fields: readonly (readonly [name: string, value: str
     const value = field[1];
     const known = NAMES.get(name);
     const whole = known?.values.get(value);
+    // The static table has 61 entries.
     if (whole !== undefined) {
-      at = writeNumber(bytes, at, 0x80, 7, whole);
+      bytes[at++] = 0x80 | whole;
       continue;
     }
-    at = writeNumber(bytes, at, 0, 4, known?.index ?? 0);
-    if (!known) at = writeText(bytes, at, name);
+    if (known) at = writeNumber(bytes, at, 0, 4, known.index);
+    else {
+      bytes[at++] = 0;
+      at = writeText(bytes, at, name);
+    }
     at = writeText(bytes, at, value);
   }
   return bytes.subarray(0, at);
 }
 
 function writeText(bytes: Buffer, at: number, text: string): number {
-  const start = writeNumber(bytes, at, 0, 7, text.length);
-  if (text.length > SHORT_TEXT) return start + bytes.write(text, start, 'latin1');
-  for (let index = 0; index < text.length; index++) bytes[start + index] = text.charCodeAt(index);
-  return start + text.length;
+  const { length } = text;
+  if (length > SHORT_TEXT) {
+    const start = writeNumber(bytes, at, 0, 7, length);
+    return start + bytes.write(text, start, 'latin1');
+  }
+  bytes[at] = length;
+  for (let index = 0; index < length; index++) bytes[at + 1 + index] = text.charCodeAt(index);
+  return at + 1 + length;
 }
 
 /** RFC 7541 section 5.1. */
