@@ -16,12 +16,17 @@ describe('receive window', () => {
     return time;
   }
 
-  /** Fills and reads a window again and again, each half in `ms`. @returns its size in the end */
-  function pour(window: ReceiveWindow, time: { now: number }, ms: number, rounds = 100): number {
+  /**
+   * Fills and reads a window again and again, each half in `ms`.
+   * @param way how long after window was returned bytes come that use it, in milliseconds
+   * @returns its size in the end
+   */
+  function pour(window: ReceiveWindow, time: { now: number }, ms: number, way = 0, rounds = 100): number {
     let open = 64 * KIB;
     let largest = open;
     for (let round = 0; round < rounds; round++) {
       const bytes = Math.ceil(open / 2);
+      time.now += way;
       assert.ok(window.receive(bytes));
       time.now += ms;
       open += window.consume(bytes) - bytes;
@@ -38,23 +43,38 @@ describe('receive window', () => {
   test('a window that is read fast doubles up to 4 MiB, and further where the round-trip time is long', () => {
     const time = clock();
     const near = new ReceiveWindow(64 * KIB, () => 1, budgets(100 * MIB, 16 * MIB));
-    assert.equal(pour(near, time, 5), 4 * MIB);
+    assert.equal(pour(near, time, 5, 1), 4 * MIB);
     const far = new ReceiveWindow(64 * KIB, () => 110, budgets(100 * MIB, 0));
-    assert.equal(pour(far, time, 50), 16 * MIB);
+    assert.equal(pour(far, time, 50, 110), 16 * MIB);
   });
 
   test('a window whose halves are returned together, and so once a round trip, grows', () => {
     const time = clock();
     const window = new ReceiveWindow(64 * KIB, () => 300, budgets(100 * MIB, 0));
-    assert.equal(pour(window, time, 310), 16 * MIB);
+    assert.equal(pour(window, time, 310, 300), 16 * MIB);
   });
 
   test('a window does not grow beyond what its path holds, however fast it is read', () => {
     const time = clock();
     const window = new ReceiveWindow(64 * KIB, () => 3, budgets(100 * MIB, 16 * MIB));
-    assert.equal(pour(window, time, 0.1), 4 * MIB);
+    assert.equal(pour(window, time, 0.1, 3), 4 * MIB);
     const longer = new ReceiveWindow(64 * KIB, () => 50, budgets(100 * MIB, 16 * MIB));
-    assert.equal(pour(longer, time, 0.1), 50 * 160 * KIB);
+    assert.equal(pour(longer, time, 0.1, 50), 50 * 160 * KIB);
+  });
+
+  test('a window whose returned bytes are used at once is not that of a long path, whatever a PING of a busy process took', () => {
+    const time = clock();
+    const window = new ReceiveWindow(64 * KIB, () => 100, budgets(100 * MIB, 16 * MIB));
+    assert.equal(pour(window, time, 10, 1), 4 * MIB);
+  });
+
+  test('a path that has become longer counts as long again', () => {
+    const time = clock();
+    let rtt = 1;
+    const window = new ReceiveWindow(64 * KIB, () => rtt, budgets(100 * MIB, 0));
+    assert.equal(pour(window, time, 5, rtt), 64 * KIB);
+    rtt = 110;
+    assert.equal(pour(window, time, 5, rtt), 16 * MIB);
   });
 
   test('a window counts from the first bytes on, and not from the dial', () => {
@@ -71,7 +91,7 @@ describe('receive window', () => {
   test('windows that grow because they are read fast have a budget of their own', () => {
     const time = clock();
     const limits = budgets(100 * MIB, 16 * MIB);
-    const open = (rtt: number) => pour(new ReceiveWindow(64 * KIB, () => rtt, limits), time, 5);
+    const open = (rtt: number) => pour(new ReceiveWindow(64 * KIB, () => rtt, limits), time, 5, rtt);
     assert.equal(open(110), 16 * MIB);
     // The first four take 15.75 MiB of it.
     const sizes = Array.from({ length: 6 }, () => open(1));
@@ -95,7 +115,7 @@ describe('receive window', () => {
     const time = clock();
     const limits = budgets(2 * MIB, 2 * MIB);
     const windows = [1, 1, 1, 1, 10, 10].map((rtt) => new ReceiveWindow(64 * KIB, () => rtt, limits));
-    for (const window of windows) pour(window, time, 5);
+    for (const window of windows) pour(window, time, 5, 10);
     for (const { left } of [limits.budget, limits.local]) assert.ok(left < MIB && left >= 0);
     for (const window of windows) window.close();
     assert.deepEqual([limits.budget.left, limits.local.left], [2 * MIB, 2 * MIB]);

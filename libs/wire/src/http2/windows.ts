@@ -36,6 +36,11 @@ export class ReceiveWindow {
   #grown = 0;
   #grownLocal = 0;
   #since = performance.now();
+  /** When window was returned, and how many bytes come ahead of those that use it: negative once they have come. */
+  #returnedAt = 0;
+  #ahead = -1;
+  /** How long after it they came, in milliseconds. It follows the recent minimum. */
+  #usedAfter = Number.POSITIVE_INFINITY;
 
   /**
    * @param rtt the connection's round-trip time, in milliseconds
@@ -60,6 +65,7 @@ export class ReceiveWindow {
     // A stream that was quiet, such as one whose dial took a round trip, is not a slow one.
     if (this.#open === this.#size) this.#since = performance.now();
     this.#open -= bytes;
+    if (this.#ahead >= 0) this.#measure(bytes);
     return this.#open >= 0;
   }
 
@@ -79,6 +85,10 @@ export class ReceiveWindow {
     const half = this.#size / 2;
     if (this.#read < (least === undefined ? half : Math.min(half, Math.max(least, this.#open)))) return 0;
     const credit = this.#read + (least === undefined ? this.#growth() : 0);
+    if (this.#ahead < 0) {
+      this.#ahead = this.#open;
+      this.#returnedAt = performance.now();
+    }
     this.#open += credit;
     this.#read = 0;
     return credit;
@@ -105,13 +115,20 @@ export class ReceiveWindow {
     this.#size = MAX_WINDOW;
   }
 
+  /** Bytes that use returned window come a round trip after it, or later. The PINGs of a process that was busy say that the path is longer. */
+  #measure(bytes: number): void {
+    this.#ahead -= bytes;
+    if (this.#ahead >= 0) return;
+    this.#usedAfter = Math.min(performance.now() - this.#returnedAt, this.#config.growth * this.#usedAfter);
+  }
+
   #growth(): number {
     const now = performance.now();
     const took = now - this.#since;
     this.#since = now;
     const { budget, local, largest } = this.#limits;
     const { localWindowBytes, fastReadMs, windowRounds, farGrowth, pathBytesPerMs } = this.#config;
-    const rtt = this.#rtt();
+    const rtt = Math.min(this.#rtt(), this.#usedAfter);
     // A window larger than what the path holds lets its sender go no faster.
     const room = Math.min(largest, Math.max(localWindowBytes, pathBytesPerMs * rtt)) - this.#size;
     if (room <= 0) return 0;
