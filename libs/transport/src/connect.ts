@@ -12,8 +12,16 @@ import {
 } from '@isthmus/tunnel';
 import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
+import {
+  newDial,
+  type ServeDialOptions,
+  type ServedDial,
+  serveDial,
+  socketEnd,
+  type Waiter,
+} from './dial-to-tunnel.ts';
 import { answerLast, copied, fieldOf, HEAD_END, Pieces, quoted } from './http1.ts';
-import { proxyStatus } from './link/head.ts';
+import { proxyStatus } from './link/dial-heads.ts';
 import {
   CHALLENGES,
   challenged,
@@ -22,7 +30,6 @@ import {
   RequestRefused,
   reasonPhrase,
 } from './proxy-authorization.ts';
-import { newDial, type ServeDialOptions, type ServedDial, serveDial, socketEnd, type Waiter } from './serve-dial.ts';
 import {
   type CallerIdentity,
   type ConnectionPeer,

@@ -20,8 +20,8 @@ import {
   type Prohibited,
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { pendingDial } from './next-hop.ts';
-import { socketEnd } from './serve-dial.ts';
+import { socketEnd } from './dial-to-tunnel.ts';
+import { pendingDial } from './dialling-side.ts';
 
 /** The address to connect to. Upstream's agents treat the unspecified address as their own loopback, and API servers rely on it. */
 function targetOf({ host }: Destination): string {

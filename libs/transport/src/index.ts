@@ -2,6 +2,7 @@ export { type ApiServer, ApiServers } from './api-server/api-servers.ts';
 export { type CallerPort, Callers, type CallersOptions, type PortOwner } from './callers.ts';
 export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';
+export type { NextHopConnection } from './dialling-side.ts';
 export { endpointDial } from './endpoint.ts';
 export { connectPackets } from './grpc/client.ts';
 export { GrpcServer } from './grpc/server.ts';
@@ -41,7 +42,6 @@ export {
   type Listener,
   listen,
 } from './listen.ts';
-export type { NextHopConnection } from './next-hop.ts';
 export { PacketClient } from './packets/dial.ts';
 export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions, type PeerServer, type PeerServerOptions, servePeers } from './peers.ts';

@@ -63,7 +63,7 @@ interface DialErrorOptions {
    * - The agent had no socket for the dial: endpoint.ts, packets/dial.ts; `refuseWhenScarce` in an agent.
    * - No DNS server answered the agent: the same two files.
    * - The agent leaves: `DialLimiter` in an agent.
-   * - The answer could not be read as one of ours: link/head.ts, which otherwise passes on what the other end of the link said.
+   * - The answer could not be read as one of ours: link/dial-heads.ts, which otherwise passes on what the other end of the link said.
    *
    * Outside `routed` nobody retries in this process. There it only describes the failure, in the admin RPC and in a link's head:
    * `DialLimiter` and `refuseWhenScarce` of a gateway, and `Attempts` itself when no hub of a session can be reached.

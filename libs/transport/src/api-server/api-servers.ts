@@ -18,8 +18,8 @@ import {
 } from '@isthmus/tunnel';
 import type { TenantLimits } from '@isthmus/tunnel/limits';
 import { TRANSPORT } from '../defaults.ts';
+import { socketEnd } from '../dial-to-tunnel.ts';
 import { connectError } from '../endpoint.ts';
-import { socketEnd } from '../serve-dial.ts';
 import type { ByName, NamedHello } from '../tls/by-name.ts';
 import { ApiServerAddresses, type Reached } from './addresses.ts';
 import { proxyHeader } from './proxy-header.ts';

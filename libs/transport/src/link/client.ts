@@ -28,8 +28,8 @@ import {
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import { abandoned, Drain, type NextHopConnection, pendingDial } from '../dialling-side.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
-import { abandoned, Drain, type NextHopConnection, pendingDial } from '../next-hop.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD } from './ask.ts';
 import { Control, type ControlMessage, type CutMessage, controlCost, encodeControl, GATEWAY_FIELD } from './control.ts';
@@ -41,7 +41,7 @@ import {
   readAttachedAnswer,
   readUnderWay,
   requestHead,
-} from './head.ts';
+} from './dial-heads.ts';
 import { type CarrierLink, cutStreams, WAY_LOST } from './resets.ts';
 import { asDuplex, http2Link, StreamEnd } from './tunnel-end.ts';
 

@@ -9,7 +9,7 @@ import { answerLast, ask, fieldOf, HeadLate, percentEncoded, readHead, reasonOf,
 import { type Accept, fromTheStart, HOLD_REQUEST } from '../listen.ts';
 import { peerOf } from '../tls/certificate.ts';
 import { Allowances } from './control.ts';
-import { TENANT_FIELD } from './head.ts';
+import { TENANT_FIELD } from './dial-heads.ts';
 import { LinkServer } from './server.ts';
 
 /** How `isthmus hold` asks for a link, where callers connect. A gateway without such links answers as to any GET. */

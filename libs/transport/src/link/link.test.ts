@@ -12,7 +12,7 @@ import { ErrorCode, type Head } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { LinkClient } from './client.ts';
-import { answerHead, readAnswer, refusalHead, requestHead } from './head.ts';
+import { answerHead, readAnswer, refusalHead, requestHead } from './dial-heads.ts';
 import { LinkServer } from './server.ts';
 import { dialTcp, link, listen, readAll, request } from './testing.ts';
 import { http2Link } from './tunnel-end.ts';

@@ -33,8 +33,8 @@ import {
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../dial-to-tunnel.ts';
 import { percentDecoded, percentEncoded } from '../http1.ts';
-import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../serve-dial.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD } from './ask.ts';
 import { Control, type ControlMessage, GATEWAY_FIELD, isHexId } from './control.ts';
 import {
@@ -47,7 +47,7 @@ import {
   refusalHead,
   type ServedAttach,
   underWayHead,
-} from './head.ts';
+} from './dial-heads.ts';
 import { type CarrierLink, cutStreams } from './resets.ts';
 import { asDuplex, http2Link, type LinkLimits, StreamCarrier, StreamEnd } from './tunnel-end.ts';
 

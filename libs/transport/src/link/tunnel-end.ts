@@ -23,7 +23,7 @@ import {
   type PendingStream,
   type StreamHandler,
 } from '@isthmus/wire';
-import { TENANT_FIELD } from './head.ts';
+import { TENANT_FIELD } from './dial-heads.ts';
 import { Relay, type RelayedEnd } from './relay.ts';
 import { type CarrierLink, codeOfLoss, endingCode, explained, meaningOf, ownLoss, WAY_LOST } from './resets.ts';
 

@@ -14,7 +14,7 @@ import {
 } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { abandoned, Drain, type NextHopConnection, type PendingDial, pendingDial } from '../next-hop.ts';
+import { abandoned, Drain, type NextHopConnection, type PendingDial, pendingDial } from '../dialling-side.ts';
 import { Backlog, type BacklogLimits, ObservedChannel } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';

@@ -2,7 +2,7 @@ import type { Packet } from '@isthmus/proto';
 import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial-to-tunnel.ts';
 import { Backlog, ObservedChannel, pausing, type Unread } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';

@@ -19,8 +19,8 @@ import {
 } from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import type { ServedDial } from '../dial-to-tunnel.ts';
 import { percentDecoded, percentEncoded, quoted, reasonOf } from '../http1.ts';
-import type { ServedDial } from '../serve-dial.ts';
 import { isHexId } from './control.ts';
 
 /** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */

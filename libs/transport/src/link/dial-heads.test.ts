@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AttachAnswer, AttachClaim, ResumeOffer } from '@isthmus/tunnel';
 import type { Head } from '@isthmus/wire';
-import { addAttached, addClaim, addOffer, addTicket, readAttached, readClaim, readOffer, readTicket } from './head.ts';
+import {
+  addAttached,
+  addClaim,
+  addOffer,
+  addTicket,
+  readAttached,
+  readClaim,
+  readOffer,
+  readTicket,
+} from './dial-heads.ts';
 import { encodeMark, readMark } from './tunnel-end.ts';
 
 /** Returns what the other side reads. */

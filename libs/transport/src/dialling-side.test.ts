@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
 import { DialAbort, DialError, type DialRequest, deadlines } from '@isthmus/tunnel';
-import { type PendingDial, type PendingDialOptions, pendingDial } from './next-hop.ts';
+import { type PendingDial, type PendingDialOptions, pendingDial } from './dialling-side.ts';
 import { destination, established, request } from './packets/testing.ts';
 
 const soon = () => ({ deadline: performance.now() });

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { type Dial, DialError, planeEvents, type Tunnel } from '@isthmus/tunnel';
+import { newDial, type ServedDial, serveDial, type Waiter } from './dial-to-tunnel.ts';
 import { destination, established } from './packets/testing.ts';
-import { newDial, type ServedDial, serveDial, type Waiter } from './serve-dial.ts';
 
 const dialled = () => newDial('h:1', { tenant: 'default', timeout: 60_000 });
 
