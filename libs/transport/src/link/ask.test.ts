@@ -4,6 +4,7 @@ import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import type { Ask, Question } from '@isthmus/tunnel';
+import { Allowance } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Asks } from './ask.ts';
 import { link } from './testing.ts';
@@ -137,4 +138,13 @@ test('a side answers so many questions at once, and keeps so many unread answers
   const unread = chatty.client.ask(QUESTION, never) as AsyncIterable<unknown> & { readonly destroyed: boolean };
   await until(() => unread.destroyed, 'the end of a question whose answers nobody reads');
   await assert.rejects(all(unread), /read too slowly/);
+});
+
+test('what an agent answers is of the budget of its tenant', async () => {
+  const allowance = new Allowance({ atOnce: 50, perSecond: 0 });
+  const answer: Ask = async function* () {
+    for (let sent = 0; sent < 100; sent++) yield sent;
+  };
+  const { client } = await link(nobody, { to: 'agent', allowance }, { answer });
+  await assert.rejects(all(client.ask(QUESTION, never)), /^Error: agent a1: it breaks the protocol of questions$/);
 });

@@ -1,8 +1,9 @@
 import { type Duplex, Readable } from 'node:stream';
 import type { Ask, Question } from '@isthmus/tunnel';
+import type { Allowance } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Pieces } from '../http1.ts';
-import { isRecord } from './control.ts';
+import { controlCost, isRecord } from './control.ts';
 
 export const ASK_PATH = '/ask';
 
@@ -17,6 +18,8 @@ interface AsksOptions {
   readonly answer: Ask;
   /** The longest line from the other side, in bytes. */
   readonly lineBytes: number;
+  /** Of the other side's tenant: a line costs as much as a control message of its length. Unset: the other side is trusted. */
+  readonly allowance?: Allowance | undefined;
   /** Called when no question of this side waits any more. */
   readonly idle?: () => void;
 }
@@ -106,6 +109,7 @@ export class Asks {
 
   /** @returns whether the line can be read */
   #take(line: Buffer): boolean {
+    if (this.#options.allowance?.spend(controlCost(line.length)) === false) return false;
     let said: unknown;
     try {
       said = JSON.parse(line.toString());

@@ -101,6 +101,7 @@ export class LinkClient implements NextHopConnection {
   readonly #halfAtPeer: boolean;
   readonly #control: Control;
   readonly #member: LinkClientOptions['member'];
+  readonly #allowance: Allowance | undefined;
   #asks: Asks | undefined;
   #cuts: Allowance | undefined;
   readonly #streams = new RandomSet<Http2Stream>();
@@ -161,6 +162,7 @@ export class LinkClient implements NextHopConnection {
       fail: (error) => this.destroy(error),
     });
     this.#member = options.member;
+    this.#allowance = options.allowance;
     // The hub may ask from now on.
     if (options.member) this.#openAsks();
   }
@@ -214,7 +216,7 @@ export class LinkClient implements NextHopConnection {
       peer: this.#peer,
       answer: member?.answer ?? nothing,
       lineBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
-      ...(!member && { idle: () => over().end() }),
+      ...(!member && { allowance: this.#allowance, idle: () => over().end() }),
     });
     this.#asks = asks;
     const over = () => {
