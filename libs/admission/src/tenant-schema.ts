@@ -444,8 +444,12 @@ const expiryGraceSeconds = described(
 );
 
 const origin = described(
-  v.strictObject({ kind: name, namespace: name, name }),
-  'The Kubernetes object that isthmus tenants sync has made this file of.',
+  v.strictObject({
+    kind: described(name, 'Tenant, Cluster or TenantControlPlane.'),
+    namespace: described(name, "The object's namespace."),
+    name: described(name, "The object's name."),
+  }),
+  'The Kubernetes object that isthmus tenants sync has made this file of. Leave it out of a file that you write.',
 );
 
 /** The shape of a tenant's file. docs/tenant.schema.json is made of it. */

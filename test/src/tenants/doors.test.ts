@@ -273,6 +273,7 @@ test(
       sessionsPerAgent: '1 of 50',
       identifiers: '0 of 1000',
       renewalsPerSecond: '0 of 200',
+      apiServerConnections: '0 of 50000',
       pendingDials: '0 of 2000',
       tunnels: '1 of 4',
       dialsPerSecond: 'n of 50',
