@@ -10,6 +10,11 @@ export function answersOf(backend: AdminBackend, scope: 'all' | 'reads'): Ask {
   let loaded: Promise<Ask> | undefined;
   return async function* (question, signal) {
     loaded ??= import('./ask.ts').then(({ answered }) => answered(backend, scope));
-    yield* (await loaded)(question, signal);
+    // Loading may fail for want of descriptors, and works the next time.
+    const answers = await loaded.catch((error) => {
+      loaded = undefined;
+      throw error;
+    });
+    yield* answers(question, signal);
   };
 }

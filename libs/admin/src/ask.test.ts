@@ -82,7 +82,7 @@ test('a request that is at fault is refused by what is wrong', async () => {
   for (const [question, fault] of [
     [{}, /method: a name of the admin RPC/],
     [{ method: 'Nope' }, /the admin RPC has no method Nope/],
-    [{ method: 'GetStatus', members: 'all' }, /members: a list of ids/],
+    [{ method: 'GetStatus', members: 'all' }, /members: a list of at most 1000 ids/],
     [{ method: 'GetStatus', roles: [1] }, /roles: a list of/],
     [{ method: 'GetStatus', timeoutMs: -1 }, /timeoutMs: a number above 0/],
     [{ method: 'GetStatus', agent: { id: 7 } }, /agent: \{"tenant"/],

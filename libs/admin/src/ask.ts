@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { hostname } from 'node:os';
 import type { Member } from '@isthmus/directory';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
-import { isLoopback, onceClosed, within } from '@isthmus/runtime';
+import { isLoopback, onceClosed, printable, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
 import { ServerError, Status } from 'nice-grpc';
@@ -53,10 +53,24 @@ export function answered(backend: AdminBackend, scope: 'all' | 'reads'): Ask {
 }
 
 /** Who asks, as another member says. */
-function visitorOf({ identity, remote, tenant }: Question['operator']): Visitor {
+function visitorOf(operator: Question['operator']): Visitor {
+  const shown = (text: string) => printable(String(text).slice(0, ADMIN.shownId));
+  const [identity, remote] = [shown(operator.identity), shown(operator.remote)];
+  const tenant = operator.tenant === undefined ? undefined : String(operator.tenant);
   if (tenant === undefined) return { operator: { identity, remote } };
   const principal = { tenant, role: 'operator', name: identity, rule: 'asked through a member' } as const;
   return { operator: { identity, remote, tenant }, principal };
+}
+
+/** A process without links answers for itself alone. */
+function alone(backend: AdminBackend): Ask {
+  const { memberId, agentId } = backend.identity;
+  const local = answered(backend, 'all');
+  return (question, signal) => {
+    const { to } = question;
+    if ('member' in to && to.member === (memberId || agentId)) return local(question, signal);
+    throw new Error(`${memberId || agentId} has no link to ${printable('member' in to ? to.member : to.agent)}`);
+  };
 }
 
 /** A request of `POST /ask`. */
@@ -83,7 +97,7 @@ export class AskPage {
 
   constructor(backend: AdminBackend) {
     this.#backend = backend;
-    this.#ask = backend.ask ?? answered(backend, 'all');
+    this.#ask = backend.ask ?? alone(backend);
   }
 
   async serve(request: IncomingMessage, response: ServerResponse, visitor: Visitor): Promise<void> {
@@ -128,7 +142,7 @@ export class AskPage {
     const known = await this.#members();
     if (members?.length === 0) return known.slice(0, 1).map((member) => ({ member, to: { member: member.id } }));
     const found = members
-      ? members.map(
+      ? [...new Set(members)].map(
           (id) => known.find((each) => each.id === id) ?? { id, roles: [], address: '', version: '', zone: '' },
         )
       : known.filter((each) => !roles || each.roles.some((role) => roles.includes(role)));
@@ -168,7 +182,7 @@ export class AskPage {
   ): AsyncIterable<Line> {
     const limits = isStream(methodNamed(method)) ? [gone] : [gone, AbortSignal.timeout(timeoutMs)];
     try {
-      for await (const told of this.#ask(question, AbortSignal.any(limits))) yield { member, ...(told as Told) };
+      for await (const told of this.#ask(question, AbortSignal.any(limits))) yield { ...toldIn(told), member };
     } catch (error) {
       const late = (error as Error).name === 'TimeoutError';
       const text = late
@@ -189,23 +203,45 @@ function adminPlaceOf({ adminAddress, host, memberId }: Member): string {
   return adminAddress === '' || (local && host !== hostname()) ? memberId : adminAddress;
 }
 
-/** Yields what comes from any of them, as it comes. */
+/** Yields what comes from any of them, as it comes. None of them throws. A race of promises would keep what all have yielded. */
 async function* merged<T>(all: readonly AsyncIterable<T>[]): AsyncIterable<T> {
-  const iterators = all.map((each) => each[Symbol.asyncIterator]());
-  const next = (iterator: AsyncIterator<T>) => iterator.next().then((result) => ({ iterator, result }));
-  const waiting = new Map(iterators.map((iterator) => [iterator, next(iterator)]));
+  const open = new Set(all.map((each) => each[Symbol.asyncIterator]()));
+  const came: { readonly iterator: AsyncIterator<T>; readonly result: IteratorResult<T> }[] = [];
+  let wake = () => {};
+  const pull = async (iterator: AsyncIterator<T>) => {
+    came.push({ iterator, result: await iterator.next() });
+    wake();
+  };
   try {
-    while (waiting.size > 0) {
-      const { iterator, result } = await Promise.race(waiting.values());
-      if (result.done) waiting.delete(iterator);
+    for (const iterator of open) void pull(iterator);
+    while (open.size > 0) {
+      const one = came.shift();
+      if (!one) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      } else if (one.result.done) open.delete(one.iterator);
       else {
-        yield result.value;
-        waiting.set(iterator, next(iterator));
+        yield one.result.value;
+        void pull(one.iterator);
       }
     }
   } finally {
-    for (const iterator of waiting.keys()) void iterator.return?.();
+    for (const iterator of open) void iterator.return?.();
   }
+}
+
+/** What a process answers is a claim: who it is, this member knows, and only the two fields count. */
+function toldIn(said: unknown): Told {
+  const { answer, error } = (typeof said === 'object' && said ? said : {}) as Record<string, unknown>;
+  if (typeof error === 'object' && error) {
+    const { code, message } = error as Record<string, unknown>;
+    return { error: { code: printable(String(code)), message: inWords(String(message)) } };
+  }
+  if (typeof answer !== 'object' || !answer) throw new Error('its answer cannot be read');
+  // It may be nested too deeply to be written.
+  JSON.stringify(answer);
+  return { answer };
 }
 
 /** @throws ServerError that names what is wrong */
@@ -225,7 +261,7 @@ async function readAsked(request: IncomingMessage, { principal }: Visitor): Prom
   const { method, message = {}, members, roles, agent, timeoutMs = ADMIN.askMs } = said as Record<string, unknown>;
   if (typeof method !== 'string') throw invalid('method: a name of the admin RPC, such as GetStatus');
   methodNamed(method);
-  if (members !== undefined && !isTexts(members)) throw invalid('members: a list of ids');
+  if (members !== undefined && !isTexts(members)) throw invalid(`members: a list of at most ${ADMIN.membersAsked} ids`);
   if (roles !== undefined && !isTexts(roles)) throw invalid(`roles: a list of ${Object.values(ROLES).join(', ')}`);
   if (typeof timeoutMs !== 'number' || !(timeoutMs > 0) || timeoutMs > ADMIN.callMs)
     throw invalid(`timeoutMs: a number above 0, at most ${ADMIN.callMs}`);

@@ -3,6 +3,7 @@ import { type AddressInfo, createServer, isIPv6, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import { Admitted, beginsWith, bind, isLoopback, putBack, remoteOf, WaitingConnections } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests, send, takesTurns, urlOf } from '@isthmus/service';
+import { inWords } from '@isthmus/tunnel';
 import { Visits, visitorOf } from './access/visitor.ts';
 import type { AskPage } from './ask.ts';
 import type { AdminBackend } from './backend.ts';
@@ -78,7 +79,11 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     if (page?.accept(request, response)) return;
     if (!isOwn(request.headers, reached)) return void send(response, { status: 403, body: `${FOREIGN}\n` });
     if (urlOf(request)?.pathname !== '/ask') pages(request, response);
-    else if (trusted) void ask(request, response, visitorOf(request.socket));
+    else if (trusted)
+      ask(request, response, visitorOf(request.socket)).catch((error) => {
+        if (response.headersSent) response.destroy();
+        else void send(response, { status: 500, body: `${inWords(error)}\n` });
+      });
     else void send(response, { status: 403, body: `${UNTRUSTED}\n` });
   });
   web.timeout = ADMIN.idleMs;
@@ -117,7 +122,12 @@ function lazyAsk(backend: AdminBackend): AskPage['serve'] {
   let page: Promise<AskPage> | undefined;
   return async (...request) => {
     page ??= import('./ask.ts').then(({ AskPage }) => new AskPage(backend));
-    await (await page).serve(...request);
+    // Loading may fail for want of descriptors, and works the next time.
+    const loaded = await page.catch((error) => {
+      page = undefined;
+      throw error;
+    });
+    await loaded.serve(...request);
   };
 }
 

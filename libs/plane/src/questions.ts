@@ -45,8 +45,10 @@ export class Questions {
 
   /** Answers a question that came over a link: it is not passed on by another one. */
   readonly answer: Ask = (question, signal) => {
-    const direct = this.#direct(question.to);
-    if (!direct) throw new Error(`${this.#own} has no link to ${nameOf(question.to)}`);
+    const { to, operator } = question;
+    const direct = this.#direct(to);
+    const foreign = 'tenant' in to && operator.tenant !== undefined && operator.tenant !== to.tenant;
+    if (!direct || foreign) throw new Error(`${this.#own} ${NO_LINK} ${nameOf(to)}`);
     return direct({ ...question, passed: true }, signal);
   };
 
@@ -59,7 +61,7 @@ export class Questions {
   async *#pass(question: Question, signal: AbortSignal): AsyncIterable<unknown> {
     const { to } = question;
     const ways = [...this.#neighbours(to)].flatMap((member) => this.#links?.direct({ member }) ?? []);
-    if (ways.length === 0) throw new Error(`${this.#own} has no link to ${nameOf(to)}`);
+    if (ways.length === 0) throw new Error(`${this.#own} ${NO_LINK} ${nameOf(to)}`);
     const { iterator, result } = await firstToAnswer(ways.slice(0, PLANE.neighboursAsked), question, signal);
     if (result.done) return;
     yield result.value;
@@ -73,6 +75,9 @@ export class Questions {
     return new Set([...sessions].map(({ record }) => record.hubId));
   }
 }
+
+/** Says that a process was not asked. */
+const NO_LINK = 'has no link to';
 
 interface First {
   readonly iterator: AsyncIterator<unknown>;
@@ -107,7 +112,11 @@ function firstToAnswer(ways: readonly Ask[], question: Question, signal: AbortSi
         resolve({ iterator, result });
       } catch (error) {
         asked.delete(own);
-        if (!own.signal.aborted) tryNext(error as Error);
+        // What acts may have been done where it failed.
+        const undone = question.reads || (error as Error).message.includes(NO_LINK);
+        if (own.signal.aborted) return;
+        if (undone) tryNext(error as Error);
+        else reject(error);
       }
     };
     tryNext();

@@ -219,7 +219,7 @@ export const TRANSPORT = {
   /** Senders whose control messages are counted, the last that said something. */
   controlSenders: 10_000,
   /** Questions of operators that each side of a link may have open. */
-  asks: 64,
+  asks: 512,
   /** The longest answer of a member to an operator's question, in bytes of JSON: a list of 30,000 sessions. */
   memberAnswerBytes: 16 * 1024 * 1024,
   /** The same of an agent, whose hub does not trust it: 64 KiB of nested JSON take 25 ms. */

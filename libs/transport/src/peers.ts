@@ -316,7 +316,8 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
   const links = new Set<LinkServer>();
   const allowances = new Allowances();
   let draining = false;
-  const accept = (socket: Socket, peer: string, { dial, attach, answer }: Permitted) => {
+  const accept = (socket: Socket, peer: string, allowed: Permitted) => {
+    const { dial, attach, answer } = allowed;
     const link = new LinkServer({
       socket,
       peer,
@@ -326,6 +327,7 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
       dial,
       attach,
       answer,
+      restricted: allowed !== options,
       events,
     });
     links.add(link);
@@ -402,10 +404,14 @@ function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions):
     (next: Ask): Ask =>
     (question, signal) => {
       const { tenant } = question.operator;
-      if (tenant !== undefined && tenants.has(tenant)) return next(question, signal);
-      const text = `${peer} may ask only for operators of ${[...tenants].join(', ') || 'no tenant'}`;
+      const { to } = question;
+      const own = !('tenant' in to) || to.tenant === tenant;
+      if (own && tenant !== undefined && tenants.has(tenant)) return next(question, signal);
+      const names = [...tenants].join(', ') || 'no tenant';
+      const text = `${peer} may ask only for operators of ${names}`;
       events.emit('refused', 'peers', remoteOf(socket), new NotAuthorised(text, { rule: `SPIFFE IDs of ${peer}` }));
-      throw new Error(text);
+      // Whose they are is not for everybody.
+      throw new Error(`${peer} may not ask for this operator`);
     };
   return { dial: checked(dial), attach: checked(attach), answer: answer && asked(answer) };
 }

@@ -73,7 +73,9 @@ export class UsedStream implements UsedEnd {
       // An earlier listener may have found that this end is a reset: see `socketEnd`.
       if (!stream.errored) user.onEnd();
     });
-    if (stream.destroyed) queueMicrotask(() => user.onClose());
+    const { errored } = stream;
+    if (stream.destroyed)
+      queueMicrotask(() => user.onClose(errored ? (this.#end.explain?.(errored) ?? errored) : undefined));
     else stream.on('close', () => user.onClose(failure));
     stream.on('data', (bytes) => user.onData(bytes));
   }

@@ -66,7 +66,7 @@ describe('a plane in trouble', { skip: redisMissing(), concurrency: true }, () =
       await said(program, 'registry is down');
       await eventually(async () => {
         const { out } = await isthmus(program, 'status');
-        assert.match(out, /the registry: cannot get members that joined or left since its last answer \(redis /);
+        assert.match(out, /Redis: cannot get members that joined or left since its last answer \(redis /);
         for (const id of ['gateway', 'hub']) assert.match(out, new RegExp(`^${id} +${id} `, 'm'));
         assert.doesNotMatch(out, /maxRetries|Refer to/);
       });

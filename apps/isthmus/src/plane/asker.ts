@@ -42,6 +42,13 @@ export interface Whom {
   readonly agent?: { readonly tenant: string; readonly id: string };
 }
 
+/** A call that is no stream. */
+interface Question {
+  readonly method: string;
+  readonly message: object;
+  readonly timeoutMs: number;
+}
+
 /** Members that are asked the same at the same time: one request asks them all. */
 interface Round {
   readonly members: Map<string, PromiseWithResolvers<object>>;
@@ -85,7 +92,7 @@ export class Asker implements Disposable {
     this.#agent.destroy();
   }
 
-  #one({ member, agent }: Whom, question: object, signal?: AbortSignal): Promise<object> {
+  #one({ member, agent }: Whom, question: Question, signal?: AbortSignal): Promise<object> {
     if (member === undefined) return this.#first({ ...question, ...(agent ? { agent } : { members: [] }) }, signal);
     const answer = this.#together(member, question);
     return signal ? unlessAborted(answer, signal) : answer;
@@ -97,7 +104,7 @@ export class Asker implements Disposable {
   }
 
   /** Asks in one request for all who ask the same in this turn of the event loop. */
-  #together(member: string, question: object): Promise<object> {
+  #together(member: string, question: Question): Promise<object> {
     const key = JSON.stringify(question);
     let round = this.#rounds.get(key);
     if (!round) {
@@ -113,9 +120,10 @@ export class Asker implements Disposable {
     return asked.promise;
   }
 
-  async #askRound(question: object, { members }: Round): Promise<void> {
+  async #askRound(question: Question, { members }: Round): Promise<void> {
     try {
-      for await (const line of this.#ask({ ...question, members: [...members.keys()] })) {
+      const late = AbortSignal.timeout(question.timeoutMs + ISTHMUS.mergeMs);
+      for await (const line of this.#ask({ ...question, members: [...members.keys()] }, late)) {
         const asked = members.get(line.member.id);
         if (line.error) asked?.reject(new AskFault(line.error));
         else asked?.resolve(line.answer ?? {});

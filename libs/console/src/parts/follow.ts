@@ -133,29 +133,33 @@ interface Following {
   readonly signal: AbortSignal;
 }
 
-/** Reads members' dials on one connection, again and again. One that fails is tried again on its own. */
+/** Reads members' dials on one connection, again and again: a browser has few, so that one that fails gets none of its own. */
 async function follow(members: readonly string[], following: Following): Promise<void> {
   const { filter, feed, said, signal } = following;
   const request = { ...filter, recent: CONSOLE.recentDials, ...DETAILS };
-  const reading = new Set(members);
-  while (!signal.aborted && reading.size > 0) {
+  while (!signal.aborted) {
+    const again = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
     try {
-      for await (const { member, answer, fault } of watchDials([...reading], request, signal)) {
+      for await (const { member, answer, fault } of watchDials(
+        members,
+        request,
+        AbortSignal.any([signal, again.signal]),
+      )) {
         if (signal.aborted) return;
         said(member, fault ?? '');
-        if (fault !== undefined) {
-          reading.delete(member);
-          setTimeout(() => void follow([member], following), CONSOLE.retryMs);
-        } else if (answer) {
+        if (fault !== undefined) timer ??= setTimeout(() => again.abort(), CONSOLE.slowLookMs);
+        else if (answer) {
           const { dial, lost } = answer;
           if (lost > 0) feed.skip(member, lost);
           if (dial) feed.take(member, dial);
         }
       }
-      for (const member of reading) said(member, 'it ended the stream');
+      for (const member of members) said(member, 'it ended the stream');
     } catch (error) {
-      if (!signal.aborted) for (const member of reading) said(member, reasonOf(error));
+      if (!signal.aborted && !again.signal.aborted) for (const member of members) said(member, reasonOf(error));
     }
+    clearTimeout(timer);
     await new Promise((resolve) => setTimeout(resolve, CONSOLE.retryMs));
   }
 }

@@ -103,7 +103,7 @@ test('a fault, a version without questions and the end of the link each end a qu
 test('what the other side sends is bounded', async () => {
   const hear = async (...lines: string[]) => {
     const stream = new PassThrough();
-    new Asks(stream, { peer: 'agent a1', answer: echo, lineBytes: 100 });
+    new Asks(stream, { peer: 'agent a1', answer: echo, lineBytes: 100, sendBytes: 100 });
     const broken = new Promise<string>((resolve) => stream.once('error', ({ message }) => resolve(message)));
     for (const line of lines) stream.write(line);
     return broken;
@@ -122,7 +122,7 @@ test('a side answers so many questions at once, and keeps so many unread answers
   const { client } = await link(nobody, { to: 'agent' }, { answer });
   const open = new AbortController();
   const asked = Array.from({ length: TRANSPORT.asks }, () => client.ask(QUESTION, open.signal));
-  assert.throws(() => client.ask(QUESTION, open.signal), /64 questions wait for agent a1/);
+  assert.throws(() => client.ask(QUESTION, open.signal), /512 questions wait for agent a1/);
   const ended = Promise.allSettled(asked.map(all));
   open.abort();
   await ended;

@@ -18,6 +18,8 @@ interface AsksOptions {
   readonly answer: Ask;
   /** The longest line from the other side, in bytes. */
   readonly lineBytes: number;
+  /** The longest line that the other side takes. */
+  readonly sendBytes: number;
   /** Of the other side's tenant: a line costs as much as a control message of its length. Unset: the other side is trusted. */
   readonly allowance?: Allowance | undefined;
   /** Called when no question of this side waits any more. */
@@ -141,6 +143,11 @@ export class Asks {
   }
 
   async #serve(id: number, question: Question): Promise<void> {
+    // Its number would hide the question that has it.
+    if (this.#answering.has(id)) {
+      this.#bad();
+      return;
+    }
     const gone = new AbortController();
     let end = '';
     try {
@@ -148,7 +155,10 @@ export class Asks {
       this.#answering.set(id, gone);
       for await (const answer of this.#options.answer(question, gone.signal)) {
         if (this.#stream.destroyed) return;
-        if (!this.#stream.write(`{"of":${id},"answer":${JSON.stringify(answer)}}\n`)) await this.#drain();
+        const line = `{"of":${id},"answer":${JSON.stringify(answer)}}\n`;
+        if (line.length > this.#options.sendBytes)
+          throw new Error(`the answer is longer than ${this.#options.sendBytes} characters`);
+        if (!this.#stream.write(line)) await this.#drain();
       }
     } catch (error) {
       end = (error as Error).message || 'it failed without a reason';
@@ -172,6 +182,9 @@ export class Asks {
   }
 
   #send(message: object): void {
-    if (!this.#stream.destroyed && !this.#stream.writableEnded) this.#stream.write(`${JSON.stringify(message)}\n`);
+    if (this.#stream.destroyed || this.#stream.writableEnded) return;
+    this.#stream.write(`${JSON.stringify(message)}\n`);
+    // Questions are few. One that asks and reads nothing is no member of ours.
+    if (this.#answering.size === 0 && this.#stream.writableLength > TRANSPORT.memberAnswerBytes) this.#bad();
   }
 }

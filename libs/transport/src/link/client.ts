@@ -216,6 +216,7 @@ export class LinkClient implements NextHopConnection {
       peer: this.#peer,
       answer: member?.answer ?? nothing,
       lineBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
+      sendBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
       ...(!member && { allowance: this.#allowance, idle: () => over().end() }),
     });
     this.#asks = asks;

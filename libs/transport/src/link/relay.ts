@@ -313,6 +313,8 @@ class Side implements StreamHandler {
 
   onSent(bytes: number): void {
     this.other.stream.consume(bytes);
+    // What a slow reader takes of what is left for it restarts the time that it has.
+    if (this.ended || this.other.ended || this.unwanted || !this.other.open) this.sentAt = performance.now();
   }
 
   onWritable(): void {

@@ -261,6 +261,8 @@ export interface LinkServerOptions extends ServedDialsOptions {
   readonly receive?: (message: ControlMessage) => void;
   /** Of control messages of the other side's tenant. Unset: it is trusted. */
   readonly allowance?: Allowance;
+  /** The other side is a gateway whose certificate is for some tenants alone. */
+  readonly restricted?: boolean;
   /** Answers the other side's questions. Unset: it may ask none. */
   readonly answer?: Ask | undefined;
   /** See `watchLiveness`. */
@@ -409,16 +411,28 @@ export class LinkServer {
   #acceptOther(stream: DuplexStream, head: Head): void {
     const { ':method': method, ':path': path } = head;
     if (method === 'POST' && path === '/control' && !this.#control) this.#openControl(stream, head);
-    else if (method === 'POST' && path === ASK_PATH && this.#options.answer)
+    else if (method === 'POST' && path === ASK_PATH && this.#options.answer && this.#mayAsk)
       this.#openAsks(stream, head, this.#options.answer);
     else answerFinally(stream, { ':status': method === 'POST' ? 404 : 405 }, this.#options);
   }
 
+  /** A hub may open another stream at its agent before the last one has closed. */
+  get #mayAsk(): boolean {
+    return this.#options.role === 'agent' || !this.#asks;
+  }
+
   #openAsks(stream: DuplexStream, head: Head, answer: Ask): void {
     stream.respond({ ':status': 200 });
-    const { peer } = this.#options;
-    this.#memberId = percentDecoded(head[MEMBER_FIELD] ?? '') ?? '';
-    const asks = new Asks(stream, { peer, answer, lineBytes: TRANSPORT.memberAnswerBytes });
+    const { peer, role, restricted = false, allowance } = this.#options;
+    // A gateway of some tenants alone answers for no member.
+    if (!restricted) this.#memberId = percentDecoded(head[MEMBER_FIELD] ?? '') ?? '';
+    const asks = new Asks(stream, {
+      peer,
+      answer,
+      lineBytes: restricted ? TRANSPORT.agentAnswerBytes : TRANSPORT.memberAnswerBytes,
+      sendBytes: role === 'agent' ? TRANSPORT.agentAnswerBytes : TRANSPORT.memberAnswerBytes,
+      ...(restricted && { allowance }),
+    });
     this.#asks = asks;
     stream.once('close', () => {
       if (this.#asks === asks) this.#asks = undefined;

@@ -132,7 +132,8 @@ export class FlowGate {
   /** Call when bytes of the source were written to the sink. Pauses the source if necessary. @param room whether the sink takes more at once */
   afterRead(bytes: number, room: boolean): void {
     const { source, sink } = this.#flow;
-    if (!room && this.#queued === 0) {
+    // A sink that was destroyed a moment ago has no room, and nothing queued.
+    if (!room && this.#queued === 0 && sink.writableLength > 0) {
       this.#queued = sink.writableLength;
       this.#lastLength = this.#queued;
       this.#stalledChecks = 0;
