@@ -74,8 +74,7 @@ test(
     assert.deepEqual(await linked(right.address, socket), { address: right.address, refused: [] });
     const { address } = await serve({ hubId: 'hub ö', socket: undefined });
     await assert.rejects(linked(address, socket), {
-      message:
-        "hub hub ö answers where hub h should: it may have just started again; if this goes on, correct that hub's --advertise-address",
+      message: "hub hub ö answers where hub h should: see that hub's --advertise-address",
     });
   }),
 );

@@ -20,7 +20,7 @@ interface Told {
   readonly dial?: Says;
 }
 
-const REGISTRY: Says = [/the registry: .*READONLY this server is a replica/, /redis-cli REPLICAOF NO ONE/];
+const REGISTRY: Says = [/Redis: .*READONLY this server is a replica/, /redis-cli REPLICAOF NO ONE/];
 const HUNG: Says = [/hub-1: hub at \S+, was lost .* silent for 2\.25 s/, /hangs, .*restart it/];
 const SILENT: Says = [
   /connection_timeout: .*(timeout|timed out)/,
