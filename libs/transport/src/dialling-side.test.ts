@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
 import { DialAbort, DialError, type DialRequest, deadlines } from '@isthmus/tunnel';
 import { type PendingDial, type PendingDialOptions, pendingDial } from './dialling-side.ts';
@@ -27,6 +27,10 @@ function setup(over: Partial<DialRequest> = {}, options: Partial<PendingDialOpti
 }
 
 const refused = new DialError('connection_refused', 'refused');
+
+// The sweep of deadlines holds no process. These dials have no connection that would.
+const held = setInterval(() => {}, 1000);
+after(() => clearInterval(held));
 
 test('an answer ends the wait: nothing is due any more, and a later abort or failure has no effect', async () => {
   const before = deadlines.size;

@@ -384,6 +384,7 @@ test('a caller that rests before the last bytes of an ended tunnel gets them whe
     context.mock.timers.tick(1000);
     await setImmediate();
   }
+  context.mock.timers.reset();
   stream.resume();
   await closed;
   const bytes = packets.reduce((sum, packet) => sum + (packet.type === 'DATA' ? packet.data.length : 0), 0);

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
 import { type Established, planeEvents } from '@isthmus/tunnel';
 import { PacketClient } from './dial.ts';
 import { channelPair, destination, established, plane, request, silent, types } from './testing.ts';
+
+// The sweep of deadlines holds no process. These dials have no connection that would.
+const held = setInterval(() => {}, 1000);
+after(() => clearInterval(held));
 
 const GO_TEXTS: [text: string, code: string][] = [
   ['dial tcp 10.0.0.1:1: connect: connection refused', 'connection_refused'],
