@@ -358,7 +358,8 @@ describe('Addresses', () => {
       none.failures.map(({ code }) => code),
       ['destination_ip_prohibited'],
     );
-    assert.equal(none.servers.addresses.fault(`localhost:${port}`), `localhost:${port} is denied: metadata`);
+    const at = `localhost:${port}`;
+    await until(() => none.servers.addresses.fault(at) === `${at} is denied: metadata`, { what: 'the reason' });
   });
 
   test('that lead back to the plane are found by the hello that comes back', async () => {
