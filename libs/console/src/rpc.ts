@@ -1,5 +1,6 @@
 import type { Dial, Hub, Members, Refusal, Session, Status, Tenants } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
+import { type AskLine, AskRounds, linesOf as linesIn } from '@isthmus/proto/ask';
 import { CONSOLE } from './defaults.ts';
 
 export type { Dial, Hub, Members, Refusal, Session, Status, Tenants };
@@ -43,15 +44,17 @@ export class RpcError extends Error {
   }
 }
 
-/** A line of an answer of `POST /ask`. */
-interface Line<A> {
-  readonly member: { readonly id: string };
-  readonly answer?: A;
-  readonly error?: { readonly code: string; readonly message: string };
+interface Question {
+  readonly method: string;
+  readonly message: object;
+  readonly timeoutMs: number;
 }
 
-/** Members that are asked the same at the same time: a browser has six connections to a port, so one request asks them all. */
-const rounds = new Map<string, Map<string, PromiseWithResolvers<unknown>>>();
+/** A browser has six connections to a port, so one request asks all members. */
+const rounds = new AskRounds<Question>(
+  (question, members) => ask<object>({ ...question, members }, late(question.timeoutMs)),
+  ({ code, message }) => new RpcError(code, message),
+);
 
 /**
  * Asks a member, through the one that serves this page.
@@ -64,7 +67,8 @@ export function read<M extends Reading>(
   request: Request<M>,
   ms: number = CONSOLE.readMs,
 ): Promise<Answer<M>> {
-  return member === '' ? own(method, request, ms) : (together(member, method, request, ms) as Promise<Answer<M>>);
+  if (member === '') return own(method, request, ms);
+  return rounds.ask(member, { method, message: request, timeoutMs: ms }) as Promise<Answer<M>>;
 }
 
 /** Lets the member that serves this page do something. */
@@ -78,41 +82,6 @@ async function own<M extends Reading | Acting>(method: M, request: Request<M>, m
     return line.answer as Answer<M>;
   }
   throw new Error('the answer is empty');
-}
-
-function together(member: string, method: string, message: object, ms: number): Promise<unknown> {
-  const key = JSON.stringify([method, message, ms]);
-  let round = rounds.get(key);
-  if (!round) {
-    const begun = new Map<string, PromiseWithResolvers<unknown>>();
-    round = begun;
-    rounds.set(key, begun);
-    queueMicrotask(() => {
-      rounds.delete(key);
-      void askRound({ method, message, members: [...begun.keys()], timeoutMs: ms }, begun, ms);
-    });
-  }
-  const asked = round.get(member) ?? Promise.withResolvers<unknown>();
-  round.set(member, asked);
-  return asked.promise;
-}
-
-async function askRound(
-  question: object,
-  round: Map<string, PromiseWithResolvers<unknown>>,
-  ms: number,
-): Promise<void> {
-  let fault: unknown = new Error('the connection ended before the answer');
-  try {
-    for await (const { member, answer, error } of ask(question, late(ms))) {
-      const asked = round.get(member.id);
-      if (error) asked?.reject(new RpcError(error.code, error.message));
-      else asked?.resolve(answer);
-    }
-  } catch (error) {
-    fault = error;
-  }
-  for (const { reject } of round.values()) reject(fault);
 }
 
 /** The member that is asked has the same deadline for each, and says who was late. */
@@ -142,7 +111,7 @@ export async function* watchDials(
       : { member: member.id, answer: answer as adminApi.WatchDialsResponse };
 }
 
-async function* ask<A>(question: object, signal: AbortSignal): AsyncGenerator<Line<A>> {
+async function* ask<A>(question: object, signal: AbortSignal): AsyncGenerator<AskLine<A>> {
   const response = await fetch('/ask', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -150,7 +119,7 @@ async function* ask<A>(question: object, signal: AbortSignal): AsyncGenerator<Li
     signal,
   });
   await refuse(response);
-  if (response.body) for await (const text of linesOf(response.body)) yield JSON.parse(text) as Line<A>;
+  if (response.body) for await (const text of linesOf(response.body)) yield JSON.parse(text) as AskLine<A>;
 }
 
 async function refuse(response: Response): Promise<void> {
@@ -190,26 +159,17 @@ export async function readSettings(): Promise<Settings> {
 }
 
 /** Yields the lines of a stream that are not empty. */
-export async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+export function linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const most = CONSOLE.lineCharacters;
+  return linesIn(textsOf(stream), most, () => new Error(`a line is longer than ${most} characters`));
+}
+
+async function* textsOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = stream.getReader();
   const decoder = new TextDecoder();
-  let begun: string[] = [];
-  let length = 0;
   try {
-    for (let read = await reader.read(); !read.done; read = await reader.read()) {
-      const [first = '', ...others] = decoder.decode(read.value, { stream: true }).split('\n');
-      begun.push(first);
-      length += first.length;
-      for (const text of others) {
-        const line = begun.join('');
-        begun = [text];
-        length = text.length;
-        if (line !== '') yield line;
-      }
-      if (length > CONSOLE.lineCharacters)
-        throw new Error(`a line is longer than ${CONSOLE.lineCharacters} characters`);
-    }
-    if (length > 0) yield begun.join('');
+    for (let read = await reader.read(); !read.done; read = await reader.read())
+      yield decoder.decode(read.value, { stream: true });
   } finally {
     await reader.cancel().catch(() => {});
   }

@@ -45,6 +45,36 @@ export class Pieces {
   }
 }
 
+const LINE_END = 0x0a;
+
+/** Splits bytes that come in pieces into lines. Searches only new data for their ends. */
+export class Lines {
+  /** The start of a line whose end has not arrived. */
+  readonly #begun = new Pieces();
+  readonly #most: number;
+
+  /** @param most the longest line, in bytes */
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  /**
+   * @param take gets each line, and where in the chunk the next one begins; returns whether to read on
+   * @returns false if a line is too long
+   */
+  read(chunk: Buffer, take: (line: Buffer, next: number) => boolean): boolean {
+    let start = 0;
+    for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, start)) {
+      this.#begun.add(chunk.subarray(start, end));
+      start = end + 1;
+      if (this.#begun.length > this.#most) return false;
+      if (!take(this.#begun.take(), start)) return true;
+    }
+    if (start < chunk.length) this.#begun.add(chunk.subarray(start));
+    return this.#begun.length <= this.#most;
+  }
+}
+
 export const HEAD_END = '\r\n\r\n';
 
 /** A name without a space before the colon, a value without control characters, and no folding (RFC 9112 section 5). */

@@ -1,6 +1,7 @@
 import { Agent as HttpAgent, type IncomingMessage, request } from 'node:http';
 import { request as requestTls } from 'node:https';
 import { adminApi } from '@isthmus/proto/admin';
+import { type AskError, type AskLine, AskRounds, linesOf } from '@isthmus/proto/ask';
 import { httpsAgent, socketPathOf, wholeOf } from '@isthmus/runtime';
 import { ADMIN_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
@@ -22,18 +23,11 @@ export class AskFault extends Error {
   /** In words, without the code. */
   readonly details: string;
 
-  constructor({ code, message }: { readonly code: string; readonly message: string }) {
+  constructor({ code, message }: AskError) {
     super(`${code.toUpperCase()}: ${message}`);
     this.code = code.toUpperCase();
     this.details = message;
   }
-}
-
-/** A line of an answer. */
-interface Line {
-  readonly member: { readonly id: string };
-  readonly answer?: object;
-  readonly error?: { readonly code: string; readonly message: string };
 }
 
 /** Whom a question is for: a member by its id, the one that is asked if there is none, or an agent. */
@@ -49,17 +43,18 @@ interface Question {
   readonly timeoutMs: number;
 }
 
-/** Members that are asked the same at the same time: one request asks them all. */
-interface Round {
-  readonly members: Map<string, PromiseWithResolvers<object>>;
-}
-
 /** Asks processes of a plane at the admin port of one member. */
 export class Asker implements Disposable {
   readonly address: string;
   readonly #agent: HttpAgent;
   readonly #tls: boolean;
-  readonly #rounds = new Map<string, Round>();
+  readonly #rounds = new AskRounds<Question>(
+    (question, members) => {
+      const late = AbortSignal.timeout(question.timeoutMs + ISTHMUS.mergeMs);
+      return this.#ask({ ...question, members }, late);
+    },
+    (error) => new AskFault(error),
+  );
 
   /** @param address `host:port`, or `unix:/path` */
   constructor(address: string, tls?: AdminTls) {
@@ -94,45 +89,13 @@ export class Asker implements Disposable {
 
   #one({ member, agent }: Whom, question: Question, signal?: AbortSignal): Promise<object> {
     if (member === undefined) return this.#first({ ...question, ...(agent ? { agent } : { members: [] }) }, signal);
-    const answer = this.#together(member, question);
+    const answer = this.#rounds.ask(member, question);
     return signal ? unlessAborted(answer, signal) : answer;
   }
 
   async #first(question: object, signal?: AbortSignal): Promise<object> {
     for await (const line of this.#ask(question, signal)) return answerOf(line);
     throw new Error('the answer is empty');
-  }
-
-  /** Asks in one request for all who ask the same in this turn of the event loop. */
-  #together(member: string, question: Question): Promise<object> {
-    const key = JSON.stringify(question);
-    let round = this.#rounds.get(key);
-    if (!round) {
-      round = { members: new Map() };
-      this.#rounds.set(key, round);
-      queueMicrotask(() => {
-        this.#rounds.delete(key);
-        void this.#askRound(question, round as Round);
-      });
-    }
-    const asked = round.members.get(member) ?? Promise.withResolvers<object>();
-    round.members.set(member, asked);
-    return asked.promise;
-  }
-
-  async #askRound(question: Question, { members }: Round): Promise<void> {
-    try {
-      const late = AbortSignal.timeout(question.timeoutMs + ISTHMUS.mergeMs);
-      for await (const line of this.#ask({ ...question, members: [...members.keys()] }, late)) {
-        const asked = members.get(line.member.id);
-        if (line.error) asked?.reject(new AskFault(line.error));
-        else asked?.resolve(line.answer ?? {});
-      }
-      const none = new Error('the connection ended before the answer');
-      for (const { reject } of members.values()) reject(none);
-    } catch (error) {
-      for (const { reject } of members.values()) reject(error);
-    }
   }
 
   async *#many<T>(
@@ -145,10 +108,12 @@ export class Asker implements Disposable {
     for await (const line of this.#ask({ ...question, members }, signal)) yield read(answerOf(line));
   }
 
-  async *#ask(question: object, signal?: AbortSignal): AsyncIterable<Line> {
+  async *#ask(question: object, signal?: AbortSignal): AsyncIterable<AskLine> {
     const response = await this.#post(JSON.stringify(question), signal);
     if (response.statusCode !== 200) throw await faultOf(response);
-    for await (const text of linesOf(response)) if (text !== '') yield JSON.parse(text) as Line;
+    const tooLong = () => new Error(`an answer is longer than ${ISTHMUS.answerBytes / 1024 / 1024} MiB`);
+    const pieces = response.setEncoding('utf8') as AsyncIterable<string>;
+    for await (const text of linesOf(pieces, ISTHMUS.answerBytes, tooLong)) yield JSON.parse(text) as AskLine;
   }
 
   #post(body: string, signal?: AbortSignal): Promise<IncomingMessage> {
@@ -170,24 +135,7 @@ export class Asker implements Disposable {
   }
 }
 
-async function* linesOf(response: IncomingMessage): AsyncIterable<string> {
-  let begun: string[] = [];
-  let length = 0;
-  for await (const text of response.setEncoding('utf8') as AsyncIterable<string>) {
-    const [first = '', ...others] = text.split('\n');
-    begun.push(first);
-    length += first.length;
-    if (length > ISTHMUS.answerBytes)
-      throw new Error(`an answer is longer than ${ISTHMUS.answerBytes / 1024 / 1024} MiB`);
-    for (const line of others) {
-      yield begun.join('');
-      begun = [line];
-      length = line.length;
-    }
-  }
-}
-
-function answerOf({ answer, error }: Line): object {
+function answerOf({ answer, error }: AskLine): object {
   if (error) throw new AskFault(error);
   return answer ?? {};
 }

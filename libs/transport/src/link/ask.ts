@@ -2,15 +2,13 @@ import { type Duplex, Readable } from 'node:stream';
 import type { Ask, Question } from '@isthmus/tunnel';
 import type { Allowance } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { Pieces } from '../http1.ts';
+import { Lines } from '../http1.ts';
 import { controlCost, isRecord } from './control.ts';
 
 export const ASK_PATH = '/ask';
 
 /** Names the member that opens the stream. */
 export const MEMBER_FIELD = 'isthmus-member';
-
-const LINE_END = 0x0a;
 
 interface AsksOptions {
   /** What is at the other side, for error texts: `hub h1`. */
@@ -36,8 +34,7 @@ interface AsksOptions {
 export class Asks {
   readonly #stream: Duplex;
   readonly #options: AsksOptions;
-  /** The start of a line whose end has not arrived. */
-  readonly #begun = new Pieces();
+  readonly #lines: Lines;
   readonly #asked = new Map<number, Readable>();
   readonly #answering = new Map<number, AbortController>();
   #last = 0;
@@ -48,6 +45,7 @@ export class Asks {
   constructor(stream: Duplex, options: AsksOptions) {
     this.#stream = stream;
     this.#options = options;
+    this.#lines = new Lines(options.lineBytes);
     stream.on('error', (error: Error) => {
       this.#fault = error;
     });
@@ -90,19 +88,13 @@ export class Asks {
     for (const answers of this.#asked.values()) answers.destroy(lost);
   }
 
-  /** Searches only new data for the ends of lines, and decodes a line once it is complete. */
   #read(chunk: Buffer): void {
-    let start = 0;
-    for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, start)) {
-      this.#begun.add(chunk.subarray(start, end));
-      start = end + 1;
-      if (this.#begun.length > this.#options.lineBytes || !this.#take(this.#begun.take())) {
-        this.#bad();
-        return;
-      }
-    }
-    if (start < chunk.length) this.#begun.add(chunk.subarray(start));
-    if (this.#begun.length > this.#options.lineBytes) this.#bad();
+    const short = this.#lines.read(chunk, (line) => {
+      const taken = this.#take(line);
+      if (!taken) this.#bad();
+      return taken;
+    });
+    if (!short) this.#bad();
   }
 
   #bad(): void {

@@ -3,7 +3,7 @@ import { getOrPut, isPrintable, LruMap } from '@isthmus/runtime';
 import { CUT_BY, type CutBy, type GatewayLoss, isName, parseDestination } from '@isthmus/tunnel';
 import { Allowance, ConnectionError, ErrorCode } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { Pieces } from '../http1.ts';
+import { Lines } from '../http1.ts';
 
 /**
  * From an agent to a hub that has said that it accepts this message: a fresh token, which replaces the session's present one. The hub
@@ -256,8 +256,6 @@ export type ControlMessage =
   | RenewedMessage
   | CutMessage;
 
-const LINE_END = 0x0a;
-
 /** What a message costs of what a link takes. */
 export function controlCost(bytes: number): number {
   return 1 + bytes / TRANSPORT.controlBytesAMessage;
@@ -297,8 +295,7 @@ interface ControlOptions {
 export class Control {
   readonly #stream: Duplex;
   readonly #options: ControlOptions;
-  /** The start of a line whose end has not arrived. */
-  readonly #begun = new Pieces();
+  readonly #lines: Lines;
   readonly #allowance = new Allowance({
     atOnce: TRANSPORT.controlMessagesAtOnce,
     perSecond: TRANSPORT.controlMessagesPerSecond,
@@ -309,6 +306,7 @@ export class Control {
   constructor(stream: Duplex, options: ControlOptions) {
     this.#stream = stream;
     this.#options = options;
+    this.#lines = new Lines(options.lineBytes);
     stream.on('error', () => {});
     stream.on('data', (chunk: Buffer) => this.#hear(chunk));
     stream.once('close', () => clearTimeout(this.#rest));
@@ -344,21 +342,14 @@ export class Control {
     }
   }
 
-  /** Searches only new data for the ends of lines, and decodes a line once it is complete. */
   #read(chunk: Buffer): void {
-    let start = 0;
-    for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, start)) {
-      this.#begun.add(chunk.subarray(start, end));
-      start = end + 1;
-      const bytes = this.#isShort() ? this.#begun.take() : undefined;
-      if (!bytes || !this.#take(bytes)) return;
-      if (this.#options.allowance?.spend(controlCost(bytes.length)) === false) {
-        this.#restBefore(chunk.subarray(start));
-        return;
-      }
-    }
-    if (start < chunk.length) this.#begun.add(chunk.subarray(start));
-    this.#isShort();
+    const short = this.#lines.read(chunk, (bytes, next) => {
+      if (!this.#take(bytes)) return false;
+      if (this.#options.allowance?.spend(controlCost(bytes.length)) !== false) return true;
+      this.#restBefore(chunk.subarray(next));
+      return false;
+    });
+    if (!short) this.#options.fail(new Error('control message too long'));
   }
 
   /** Its sender has said too much. What is not read waits at the peer. */
@@ -369,12 +360,6 @@ export class Control {
       this.#hear(unread);
       if (!this.#rest) this.#stream.resume();
     }, TRANSPORT.controlRestMs).unref();
-  }
-
-  #isShort(): boolean {
-    if (this.#begun.length <= this.#options.lineBytes) return true;
-    this.#options.fail(new Error('control message too long'));
-    return false;
   }
 
   /** Returns whether to read on. Throws ConnectionError if there were too many messages. */
