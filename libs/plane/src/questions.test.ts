@@ -72,6 +72,18 @@ test('an agent is asked through its hubs, and a failure has the last reason', as
   await assert.rejects(all(broken.ask(questionTo({ member: 'gw-2' }), never)), /^Error: two$/);
 });
 
+test('a hub asks an agent of another hub through a gateway, which passes the question on once', async () => {
+  const agent = { tenant: 'acme', agent: 'agent-1' };
+  const hub = questions({ 'gw-1': says('gw-1') }, ['hub-9']);
+  assert.deepEqual(await all(hub.ask(questionTo(agent), never)), ['gw-1 false', 'end']);
+  const gateway = questions({ 'hub-2': says('hub-2') }, ['hub-2']);
+  assert.deepEqual(await all(gateway.answer(questionTo(agent), never)), ['hub-2 true', 'end']);
+  assert.throws(
+    () => gateway.answer({ ...questionTo(agent), passed: true }, never),
+    /^Error: gw has no link to agent agent-1 of tenant acme$/,
+  );
+});
+
 test('beside a neighbour that hangs the next one is asked what changes nothing, and the first is given up', async (context) => {
   const asked = Promise.withResolvers<void>();
   let given = false;

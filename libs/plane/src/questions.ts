@@ -43,13 +43,15 @@ export class Questions {
     return direct ? direct(question, signal) : this.#pass(question, signal);
   };
 
-  /** Answers a question that came over a link: it is not passed on by another one. */
+  /** Answers a question that came over a link. It is passed on once more at most: by a gateway, to a hub of the agent that it is for. */
   readonly answer: Ask = (question, signal) => {
     const { to, operator } = question;
     const direct = this.#direct(to);
     const foreign = 'tenant' in to && operator.tenant !== undefined && operator.tenant !== to.tenant;
-    if (!direct || foreign) throw new Error(`${this.#own} ${NO_LINK} ${nameOf(to)}`);
-    return direct({ ...question, passed: true }, signal);
+    const passed = { ...question, passed: true };
+    if (direct && !foreign) return direct(passed, signal);
+    if ('agent' in to && !foreign && !question.passed) return this.#pass(passed, signal);
+    throw new Error(`${this.#own} ${NO_LINK} ${nameOf(to)}`);
   };
 
   #direct(to: Question['to']): Ask | undefined {
@@ -68,11 +70,14 @@ export class Questions {
     yield* { [Symbol.asyncIterator]: () => iterator };
   }
 
-  /** Those that may know the way: of an agent its hubs, of a member all others. */
+  /** Those that may know the way: of an agent its hubs, or at a hub the gateways, which have links to them; of a member all others. */
   #neighbours(to: Question['to']): Iterable<string> {
-    if (!('agent' in to)) return this.#links?.neighbours() ?? [];
+    const all = this.#links?.neighbours() ?? [];
+    if (!('agent' in to)) return all;
     const sessions = this.#directory.ofAgent({ tenant: to.tenant, agentId: to.agent });
-    return new Set([...sessions].map(({ record }) => record.hubId));
+    const hubs = [...new Set([...sessions].map(({ record }) => record.hubId))];
+    const linked = hubs.filter((member) => this.#links?.direct({ member }));
+    return hubs.length > 0 && linked.length === 0 ? all : linked;
   }
 }
 
