@@ -93,8 +93,11 @@ describe('one member answers for all', { skip: redisMissing() }, () => {
       interface AgentView {
         readonly itself?: { readonly servers: readonly { readonly serverId: string }[] };
       }
-      const { itself } = await asked<AgentView>(program, 'agents', 'agent-1');
-      assert.deepEqual(itself?.servers.map(({ serverId }) => serverId).sort(), ['hub-1', 'hub-2']);
+      // The agent is ready with its first session; it hears of the other hub later.
+      await eventually(async () => {
+        const { itself } = await asked<AgentView>(program, 'agents', 'agent-1');
+        assert.deepEqual(itself?.servers.map(({ serverId }) => serverId).sort(), ['hub-1', 'hub-2']);
+      });
 
       await redis.kill();
       await eventually(async () => {
