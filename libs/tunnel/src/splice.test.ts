@@ -5,6 +5,8 @@ import { Duplex } from 'node:stream';
 import { describe, it, type TestContext, test } from 'node:test';
 import type { TunnelEnd } from './dial.ts';
 import { PlaneEnded, SessionLost } from './errors.ts';
+import { ByteMeter } from './limits/byte-meter.ts';
+import { UNLIMITED } from './limits/limits.ts';
 import { AwaitedSplice, StreamAsHalf } from './testing/index.ts';
 
 /** One side of a tunnel. The test decides what it sends, and reads what it received. */
@@ -438,6 +440,45 @@ describe('an idle tunnel', () => {
     caller.push(null);
     assert.deepEqual(await splice.done, { how: 'closed', by: 'destination' });
     assert.equal(caller.aborted, undefined);
+  });
+
+  it('is cut if its destination speaks as it ends and does not end, because more may have been to come', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const { caller, destination, splice } = pair();
+    splice.endIdle('gateway');
+    destination.say('the first half');
+    await tick();
+    t.mock.timers.tick(5000);
+    const { how, by, error } = await splice.done;
+    assert.deepEqual([how, by, error instanceof PlaneEnded], ['cut', 'gateway', true]);
+    assert.ok(caller.aborted && destination.aborted);
+  });
+
+  it('is cut if the half of its destination has no way to it by then: what it said may be there', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const half = { detached: false };
+    const caller = new Peer();
+    const destination = new Peer();
+    destination.half = new StreamAsHalf(destination, half);
+    const splice = new AwaitedSplice(caller, destination);
+    splice.endIdle('gateway');
+    half.detached = true;
+    t.mock.timers.tick(5000);
+    const { how, by } = await splice.done;
+    assert.deepEqual([how, by], ['cut', 'gateway']);
+  });
+
+  it('is none while the limits of its tenant keep what a destination has said from being read', async (t) => {
+    const at = timed(t);
+    const caller = new Peer();
+    const destination = new Peer();
+    const meter = new ByteMeter('acme', () => ({ ...UNLIMITED, bytesPerSecond: 1 }));
+    const splice = new AwaitedSplice(caller, destination, { meter });
+    destination.say('more than one byte');
+    await tick();
+    at(60_000);
+    assert.equal(splice.idleMs, 0);
+    splice.abort(new Error('test over'));
   });
 
   it('is cut if a request comes as it ends, which nobody answers', async () => {

@@ -56,8 +56,9 @@ export class Splice implements Joint, Due {
   #outcome: TunnelOutcome | undefined;
   #isOver = false;
   #cut = false;
-  /** What ends it because it was idle. */
+  /** What ends it because it was idle, and how many bytes its destination had said before. */
   #endsIdle: CutBy | undefined;
+  #saidBefore = 0;
   /** For `Deadlines`: it is due only once a side has ended, or is to end. */
   before: Due | undefined;
   behind: Due | undefined;
@@ -114,20 +115,25 @@ export class Splice implements Joint, Due {
   get idleMs(): number {
     const [caller, destination] = [this.#caller, this.#destination];
     if (caller.used.detached || destination.used.detached) this.#awayAt = performance.now();
-    if (this.#endsIdle || this.#cut || this.queued > 0) return 0;
+    if (this.#endsIdle || this.#cut || this.queued > 0 || caller.gate?.paused || destination.gate?.paused) return 0;
     return idleFor(caller, destination, this.#start, Math.max(this.#start, this.#awayAt));
   }
 
   endIdle(by: CutBy): void {
     this.#endsIdle = by;
+    this.#saidBefore = this.#destination.bytes;
     this.#destination.used.finish(false);
     this.#wait(TUNNEL.goodbyeMs, 'end');
   }
 
-  /** The destination of an idle tunnel did not end. */
-  #endForCaller(): void {
+  /** The destination of an idle tunnel did not end. If it spoke instead, or may have, nobody knows whether that was all. */
+  #endForCaller(by: CutBy): void {
     const destination = this.#destination;
     if (destination.ended || !destination.open) return;
+    if (destination.bytes > this.#saidBefore || destination.used.detached) {
+      this.abort(new PlaneEnded('the destination spoke as the idle tunnel ended, and did not end it', { by }));
+      return;
+    }
     destination.ended = true;
     this.#settle({ how: 'closed', by: 'destination' });
     this.#caller.used.finish(false);
@@ -243,7 +249,7 @@ export class Splice implements Joint, Due {
 
   remind(): void {
     try {
-      if (this.#late === 'end') this.#endForCaller();
+      if (this.#late === 'end') this.#endForCaller(this.#endsIdle as CutBy);
       else if (this.#late === 'close') this.#closeOpen();
       // What was copied long ago still arrives there.
       else if (this.#halfProgress !== this.#progress) this.#wait(this.#patienceMs, 'cut');

@@ -3,15 +3,28 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { type Dial, type Established, PlaneEnded, planeEvents, SessionLost, TunnelTable } from '@isthmus/tunnel';
+import {
+  ByteMeter,
+  type Dial,
+  type Due,
+  deadlines,
+  type Established,
+  PlaneEnded,
+  planeEvents,
+  SessionLost,
+  type Tunnel,
+  TunnelTable,
+} from '@isthmus/tunnel';
 import { ErrorCode } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
 import { LinkServer } from './server.ts';
 import { dialTcp, link, listen, readAll, request } from './testing.ts';
 
+type MeterLimits = ReturnType<ConstructorParameters<typeof ByteMeter>[1]>;
+
 /** A gateway's link to a hub, which passes dials on over its agent's link. */
-async function hub(dial: Dial = dialTcp, halfClosedMs?: number) {
+async function hub(dial: Dial = dialTcp, halfClosedMs?: number, meter?: ByteMeter) {
   const agent = await link(dial);
   const events = planeEvents();
   const tunnels = new TunnelTable(events);
@@ -22,7 +35,12 @@ async function hub(dial: Dial = dialTcp, halfClosedMs?: number) {
   const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true });
   await once(socket, 'connect');
   const served = { socket: await accepted.promise, peer: 'gateway g1', role: 'hub', events, halfClosedMs } as const;
-  const server = new LinkServer({ ...served, dial: agent.client.dial });
+  const metered: Dial = async (dial) => {
+    const answer = await agent.client.dial(dial);
+    if (meter) answer.meter = meter;
+    return answer;
+  };
+  const server = new LinkServer({ ...served, dial: metered });
   const gateway = new LinkClient({ socket, peer: 'hub h1', events: planeEvents() });
   cleanups.push(() => gateway.destroy(new Error('test over')));
   return { gateway, server, agent, tunnels, outcomes };
@@ -199,6 +217,42 @@ describe('a relay', () => {
       await tunnels.idle();
       assert.match(outcomes.join(), outcome);
     }
+  });
+
+  test('an idle tunnel whose destination speaks as it ends, and does not end, is cut', async (context) => {
+    const { gateway, tunnels, outcomes } = await hub();
+    const port = await destination((socket) => socket.resume().once('end', () => socket.write('the first half')));
+    const answer = await gateway.dial(request(port));
+    const failure = closed(answer);
+    const [tunnel] = [...tunnels] as Tunnel[];
+    let late: Due | undefined;
+    const enter = context.mock.method(deadlines, 'enter', (due: Due) => {
+      late = due;
+    });
+    tunnel?.endIdle();
+    enter.mock.restore();
+    await until(() => (tunnel?.down ?? 0) > 0);
+    late?.remind();
+    await until(() => outcomes.length > 0);
+    assert.match(outcomes.join(), /^cut by path: the destination/);
+    assert.ok((await failure) instanceof PlaneEnded);
+  });
+
+  test('a tunnel is not idle while what its destination has said waits for its tenant’s turn', async () => {
+    const limits = { bytesPerSecond: 0.001, bytesQueued: Number.POSITIVE_INFINITY } as MeterLimits;
+    const { gateway, tunnels } = await hub(dialTcp, undefined, new ByteMeter('acme', () => limits));
+    const accepted = Promise.withResolvers<Socket>();
+    const port = await destination(accepted.resolve);
+    const { end } = await gateway.dial(request(port));
+    const socket = await accepted.promise;
+    socket.write('one');
+    await once(end.stream, 'data');
+    socket.write('two');
+    const [tunnel] = [...tunnels];
+    await until(() => tunnel?.down === 6);
+    assert.deepEqual([tunnel?.queued, tunnel?.idleMs], [3, 0]);
+    end.abort(new Error('enough'));
+    await tunnels.idle();
   });
 
   test('a reset that no side of ours sends is a failure with its code', async () => {

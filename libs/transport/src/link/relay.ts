@@ -90,7 +90,7 @@ export class Relay implements Joint, Due {
   }
 
   get queued(): number {
-    return this.#caller.stream.pending + this.#destination.stream.pending;
+    return this.#caller.queued + this.#destination.queued;
   }
 
   get idleMs(): number {
@@ -99,10 +99,16 @@ export class Relay implements Joint, Due {
 
   endIdle(by: CutBy): void {
     const [caller, destination] = [this.#caller, this.#destination];
+    const saidBefore = destination.bytes;
     this.#endsIdle = by;
     destination.stream.end();
     this.#wait(TUNNEL.goodbyeMs, false, () => {
       if (destination.ended || !destination.open) return;
+      // Nobody knows whether that was all.
+      if (destination.bytes > saidBefore) {
+        this.abort(new PlaneEnded('the destination spoke as the idle tunnel ended, and did not end it', { by }));
+        return;
+      }
       destination.ended = true;
       this.#settle({ how: 'closed', by: 'destination' });
       caller.stream.end();
@@ -266,6 +272,11 @@ class Side implements StreamHandler {
     this.stream = end.pending.stream;
   }
 
+  /** Bytes for it, and from it, that wait here. */
+  get queued(): number {
+    return this.stream.pending + (this.throttle?.kept ?? 0);
+  }
+
   /** The other side has ended. */
   finish(): void {
     const { throttle } = this.other;
@@ -352,6 +363,11 @@ class Throttle {
 
   get writableLength(): number {
     return this.#sink.pending;
+  }
+
+  /** Bytes that wait here. */
+  get kept(): number {
+    return this.#kept.reduce((sum, bytes) => sum + bytes.length, 0);
   }
 
   write(bytes: Buffer): void {

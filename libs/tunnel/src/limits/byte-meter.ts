@@ -145,6 +145,11 @@ export class FlowGate {
     this.#meter.pause(this);
   }
 
+  /** Whether the source waits for its tenant's limits. */
+  get paused(): boolean {
+    return this.#paused;
+  }
+
   /** The sink takes more. @returns whether the source may be read on now */
   drained(): boolean {
     this.#dequeue();
