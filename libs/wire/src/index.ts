@@ -23,7 +23,7 @@ export {
   settingsFrame,
 } from './http2/frames.ts';
 export { encodeHead, type Field, type Head, type OutgoingHead } from './http2/heads.ts';
-export { hpackEncode } from './http2/hpack.ts';
+export { HpackDecoder, hpackEncode } from './http2/hpack.ts';
 export { FrameReader } from './http2/reading.ts';
 export type { HeadKind, Http2Stream, StreamHandler } from './http2/stream.ts';
 export type { StreamRules } from './http2/streams.ts';
