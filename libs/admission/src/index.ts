@@ -6,7 +6,7 @@ export { ADMISSION } from './defaults.ts';
 export type { Grant } from './grants.ts';
 export type { AgentEvidence } from './identify.ts';
 export { beginsAsPassword, newPassword, readCallerTokens } from './passwords.ts';
-export { SYNC_REPORT, type SyncReport } from './sync-report.ts';
+export { SYNC_ITSELF, SYNC_REPORT, type SyncReport } from './sync-report.ts';
 export { problemMessage, problemText, type ReadFile, readTenantFile } from './tenant-file.ts';
 export type { TenantFile } from './tenant-schema.ts';
 export { type Tenant, type TenantSource, Tenants } from './tenants.ts';

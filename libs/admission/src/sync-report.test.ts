@@ -30,7 +30,7 @@ describe('the report of a sync', () => {
     const silent = { ...report, faults: [] };
     assert.deepEqual(said(JSON.stringify(silent), ADMISSION.syncSilentMs - 1), []);
     const [late] = said(JSON.stringify(silent), ADMISSION.syncSilentMs);
-    assert.match(late ?? '', /^\.sync\.json: isthmus tenants sync has not written since 2026-01-01T00:00:00/);
+    assert.match(late ?? '', /^isthmus tenants sync: it has not written since 2026-01-01T00:00:00/);
   });
 
   it('may be of another version, or broken', () => {

@@ -90,14 +90,14 @@ const tenant = {
   tunnels: 1,
   pendingDials: 0,
 };
-const certificate = { where: 'server', name: 'CN=x', expiresMs: NOW + 3 * DAY_MS };
+const certificate = { where: 'server', name: 'CN=x', beginsMs: 1, expiresMs: NOW + 3 * DAY_MS };
 
 function withTenants(
   given: Partial<Tenants['tenants'][number]>,
   problems: Tenants['problems'] = [],
   unopened: Tenants['unopened'] = [],
 ): Partial<Evidence> {
-  const tenants = [{ ...tenant, use: [], certificates: [], apiServerNames: [], ...given }];
+  const tenants = [{ ...tenant, use: [], certificates: [], apiServerNames: [], state: 'a', ...given }];
   return {
     members: [aWitness('g1', { tenants: { configured: true, problems, tenants, unopened }, list: aList({ hubs }) })],
   };
@@ -248,7 +248,7 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
             configured: true,
             problems: [],
             unopened: [],
-            tenants: id === 'g1' ? [{ ...tenant, use: [], certificates: [], apiServerNames: [] }] : [],
+            tenants: id === 'g1' ? [{ ...tenant, use: [], certificates: [], apiServerNames: [], state: 'a' }] : [],
           },
           list: aList({ hubs }),
         }),
@@ -256,6 +256,35 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
     },
     /^warn tenants g2: does not have tenants that others have: acme$/,
     /see what writes the directory/,
+  ],
+  [
+    'a member whose directory has another file of a tenant',
+    {
+      members: ['g1', 'g2', 'h1'].map((id) => {
+        const state = id === 'g2' ? 'older' : 'newer';
+        const tenants = [{ ...tenant, use: [], certificates: [], apiServerNames: [], state }];
+        return aWitness(id, {
+          tenants: { configured: true, problems: [], unopened: [], tenants },
+          list: aList({ hubs }),
+        });
+      }),
+    },
+    /^warn tenants g2: has other files than g1, h1 of tenants acme$/,
+    /see what writes the directory/,
+  ],
+  [
+    'a CA that is made by a clock that is ahead',
+    withTenants({ certificates: [{ ...certificate, beginsMs: NOW + 60_000, expiresMs: NOW + 900 * DAY_MS }] }),
+    /^fail tenants acme: server: CN=x is not valid before .*: until then, who shows one of it is refused$/,
+    /set the clock of the machine that made it/,
+  ],
+  [
+    'a sync that has not written for long',
+    withTenants({}, [
+      { file: 'isthmus tenants sync', line: 0, column: 0, message: 'it has not written since 2026', kept: '' },
+    ]),
+    /^fail tenants isthmus tenants sync: it has not written since 2026, at g1$/,
+    /see that it runs beside this member/,
   ],
   [
     "a tenant's port that is not open",

@@ -182,16 +182,8 @@ export function ofTenants(evidence: Evidence): Result[] {
   if (configured.length === 0) return [];
   const files = new Map<string, Finding & { readonly ids: string[] }>();
   for (const { id, tenants } of configured) {
-    for (const { file, line, column, message, kept } of tenants.problems) {
-      const still = kept === '' ? 'its tenant is not in force' : `tenant ${kept} stays as it was`;
-      const ofFile = line > 0;
-      const found = report.fail(
-        ofFile ? `${file}:${line}:${column}` : file,
-        `${message}; ${ofFile || kept !== '' ? still : 'no tenant of it is in force'}, at `,
-        ofFile
-          ? 'fix the file: isthmus tenants check says when it can be used'
-          : 'fix the object, or what it names: isthmus tenants sync follows by itself, and its log says what it waits for',
-      );
+    for (const problem of tenants.problems) {
+      const found = report.fail(...problemFound(problem));
       const key = JSON.stringify([found.about, found.detail]);
       files.set(key, { ...found, ids: [...(files.get(key)?.ids ?? []), id] });
     }
@@ -203,13 +195,22 @@ export function ofTenants(evidence: Evidence): Result[] {
     }),
   );
   const certificates = new Map<string, Finding>();
-  for (const { name: tenant, certificates: own } of configured.flatMap(({ tenants }) => tenants.tenants)) {
-    for (const { where, name, expiresMs } of own) {
+  for (const { name: tenant, certificates: own, source } of configured.flatMap(({ tenants }) => tenants.tenants)) {
+    for (const { where, name, expiresMs, beginsMs } of own) {
       const soon = endsSoon(expiresMs, evidence.now);
-      const outcome = soon?.over ? report.fail : report.warn;
-      const todo = 'renew the file in place: servers use the new one within 5 s';
       const about = `${tenant}: ${where}`;
-      if (soon) certificates.set(`${about}\0${name}`, outcome(about, `${name} ${soon.text}`, todo));
+      const key = `${about}\0${name}`;
+      if (beginsMs > evidence.now) {
+        const begins = `is not valid before ${new Date(beginsMs).toISOString()}: until then, who shows one of it is refused`;
+        const todo =
+          'set the clock of the machine that made it, and make it again; or see whether those here are late (clocks)';
+        certificates.set(key, report.fail(about, `${name} ${begins}`, todo));
+      } else if (soon) {
+        const outcome = soon.over ? report.fail : report.warn;
+        const what = source === '' ? 'the file' : `what ${source} names`;
+        const todo = `renew ${what} in place: servers use the new one within ${source === '' ? 5 : 10} s`;
+        certificates.set(key, outcome(about, `${name} ${soon.text}`, todo));
+      }
     }
   }
   const names = new Set(configured.flatMap(({ tenants }) => tenants.tenants.map(({ name }) => name)));
@@ -217,19 +218,59 @@ export function ofTenants(evidence: Evidence): Result[] {
     const own = new Set(tenants.tenants.map(({ name }) => name));
     const absent = [...names].filter((name) => !own.has(name));
     if (absent.length === 0) return [];
-    const shown = absent.slice(0, FINDINGS.shownTenants).join(', ');
-    const more = absent.length > FINDINGS.shownTenants ? ` and ${absent.length - FINDINGS.shownTenants} more` : '';
-    const todo =
-      'ask again: members read their directories one after the other. If it stays, see what writes the directory of this one';
-    return [report.warn(id, `does not have tenants that others have: ${shown}${more}`, todo)];
+    return [report.warn(id, `does not have tenants that others have: ${listed(absent)}`, OTHER_FILES)];
   });
   return [
     ...lacking,
+    ...differing(configured),
     ...[...files.values()].map(({ ids, ...found }) => ({ ...found, detail: `${found.detail}${ids.join(', ')}` })),
     ...closed,
     ...certificates.values(),
     report.pass('the plane', `${names.size} in force`),
   ];
+}
+
+/** Returns what a file, an object or the sync itself is called, what is wrong with it, and what to do. */
+function problemFound({ file, line, column, message, kept }: Tenants['problems'][number]): [string, string, string] {
+  const still = (none: string) => (kept === '' ? none : `tenant ${kept} stays as it was`);
+  if (line > 0) {
+    const todo = 'fix the file: isthmus tenants check says when it can be used';
+    return [`${file}:${line}:${column}`, `${message}; ${still('its tenant is not in force')}, at `, todo];
+  }
+  // An object has a kind, a namespace and a name.
+  if (!file.includes('/')) return [file, `${message}, at `, 'see that it runs beside this member, and its log'];
+  const todo =
+    'fix the object, or what it names: isthmus tenants sync follows by itself, and its log says what it waits for';
+  return [file, `${message}; ${still('no tenant of it is in force')}, at `, todo];
+}
+
+const OTHER_FILES =
+  'ask again: members read their directories one after the other. If it stays, see what writes the directory of this one';
+
+/** Tenants of which members have read different files: those that most have are taken for the right ones. */
+function differing(configured: ReturnType<typeof tenantsOf>): Finding[] {
+  const saying = configured.flatMap(({ id, tenants }) =>
+    tenants.tenants.map(({ name, state }) => ({ id, name, state })),
+  );
+  // A member of an earlier version does not say.
+  const byTenant = Map.groupBy(
+    saying.filter(({ state }) => state !== ''),
+    ({ name }) => name,
+  );
+  const odd = [...byTenant].flatMap(([tenant, all]) => {
+    const states = [...Map.groupBy(all, ({ state }) => state).values()].sort((a, b) => b.length - a.length);
+    return states.slice(1).flatMap((few) => few.map(({ id }) => ({ id, tenant, others: states[0] ?? [] })));
+  });
+  return [...Map.groupBy(odd, ({ id }) => id)].map(([id, all]) => {
+    const others = [...new Set(all.flatMap((each) => each.others.map((other) => other.id)))].join(', ');
+    const detail = `has other files than ${others} of tenants ${listed(all.map(({ tenant }) => tenant))}`;
+    return reportOf('tenants').warn(id, detail, OTHER_FILES);
+  });
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length > FINDINGS.shownTenants ? ` and ${names.length - FINDINGS.shownTenants} more` : '';
+  return `${names.slice(0, FINDINGS.shownTenants).join(', ')}${more}`;
 }
 
 /** Limits hold in each process by itself. */

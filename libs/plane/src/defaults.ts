@@ -8,6 +8,8 @@ export const PLANE = {
   listedProblems: 5,
   /** How many problems of tenants' files become notices of a server. `isthmus tenants` shows all. */
   notices: 10,
+  /** Characters of the digest of a tenant's file, by which operators see that two members have read different ones. */
+  stateDigest: 12,
   /** Members that a question is passed to, one after the other, until one has a link to whom it is for. */
   neighboursAsked: 3,
   /** How long the first may be silent before the next is asked too. */

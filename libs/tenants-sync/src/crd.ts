@@ -158,6 +158,10 @@ const STATUS: CrdSchema = {
   description: 'What isthmus tenants sync, and a member of the plane, say of it.',
   properties: {
     tenant: { type: 'string', description: "The tenant's name." },
+    from: {
+      type: 'string',
+      description: 'The kind of the object that says what it is. If that is not this Tenant, this one only overrides.',
+    },
     observedGeneration: {
       type: 'integer',
       format: 'int64',
@@ -192,10 +196,12 @@ const STATUS: CrdSchema = {
 
 const COLUMNS = [
   ['Accepted', 'string', '.status.conditions[?(@.type=="Accepted")].status'],
+  ['From', 'string', '.status.from'],
   ['Agents', 'integer', '.status.agents'],
   ['Sessions', 'integer', '.status.sessions'],
   ['Callers', 'integer', '.status.callers'],
   ['Age', 'date', '.metadata.creationTimestamp'],
+  ['Message', 'string', '.status.conditions[?(@.type=="Accepted")].message', 1],
 ] as const;
 
 /**
@@ -218,7 +224,12 @@ export function tenantCrd(file: object): string {
           served: true,
           storage: true,
           subresources: { status: {} },
-          additionalPrinterColumns: COLUMNS.map(([name, type, jsonPath]) => ({ name, type, jsonPath })),
+          additionalPrinterColumns: COLUMNS.map(([name, type, jsonPath, priority = 0]) => ({
+            name,
+            type,
+            jsonPath,
+            priority,
+          })),
           schema: {
             openAPIV3Schema: {
               type: 'object',

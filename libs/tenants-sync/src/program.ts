@@ -96,7 +96,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
 
     const write = async () => {
       await sync.flush();
-      report.write(sync.verdicts, sync.written, now());
+      report.write(sync.verdicts, failures, sync.written, now());
       if (!ready) log.info({ tenants: sync.written }, 'tenants are written');
       ready = true;
     };

@@ -1,4 +1,4 @@
-import { SYNC_REPORT, type SyncReport } from '@isthmus/admission';
+import { SYNC_ITSELF, SYNC_REPORT, type SyncReport } from '@isthmus/admission';
 import { SYNC } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import type { Verdict } from './sync.ts';
@@ -15,12 +15,19 @@ export class Report {
     this.#plane = plane;
   }
 
-  /** Writes it if it says something else, or if it is old. @param now of a steady clock */
-  write(verdicts: Iterable<Verdict>, tenants: number, now: number): void {
-    const faults = [...verdicts].flatMap(({ source: { kind, namespace, name }, fault, kept, tenant }) =>
+  /**
+   * Writes it if it says something else, or if it is old.
+   * @param unread by kind: why its objects cannot be read
+   * @param now of a steady clock
+   */
+  write(verdicts: Iterable<Verdict>, unread: ReadonlyMap<string, string>, tenants: number, now: number): void {
+    const own = [...unread].map(([what, why]) => {
+      return { object: SYNC_ITSELF, fault: `it cannot read ${what}, and what is known stays: ${why}` };
+    });
+    const ofObjects = [...verdicts].flatMap(({ source: { kind, namespace, name }, fault, kept, tenant }) =>
       fault === undefined ? [] : { object: `${kind} ${namespace}/${name}`, fault, ...(kept && { kept: tenant }) },
     );
-    const said: Omit<SyncReport, 'at'> = { plane: this.#plane, tenants, faults };
+    const said: Omit<SyncReport, 'at'> = { plane: this.#plane, tenants, faults: [...own, ...ofObjects] };
     const text = JSON.stringify(said);
     if (text === this.#last && now - this.#at < SYNC.reportMs) return;
     this.#directory.put(SYNC_REPORT, JSON.stringify({ at: new Date().toISOString(), ...said } satisfies SyncReport));

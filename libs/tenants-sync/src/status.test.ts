@@ -7,6 +7,7 @@ import type { Verdict } from './sync.ts';
 const verdict = (more: Partial<Verdict> = {}): Verdict => ({
   source: { kind: 'Tenant', namespace: 'acme', name: 'prod', created: 0, generation: 3, atOnce: false, fields: {} },
   tenant: 'acme-prod',
+  from: 'Tenant',
   fault: undefined,
   kept: false,
   ...more,
@@ -23,7 +24,7 @@ describe('the status of a Tenant', () => {
   it('says what is in force, and who is connected', () => {
     const status = statusOf(verdict(), two, {}, '1');
     assert.deepEqual(conditions(status), { Accepted: 'True 1', Connected: 'True 1' });
-    assert.deepEqual([status.agents, status.hubs, status.observedGeneration], [2, 2, 3]);
+    assert.deepEqual([status.from, status.agents, status.hubs, status.observedGeneration], ['Tenant', 2, 2, 3]);
   });
 
   it('keeps the time of a condition that stays, and what is connected while no member answers', () => {

@@ -15,6 +15,7 @@ interface Condition {
 /** The status of a `Tenant` object. */
 export interface TenantStatus extends Partial<Connected> {
   readonly tenant?: string;
+  readonly from?: string;
   readonly observedGeneration?: number;
   readonly conditions?: readonly Condition[];
 }
@@ -28,7 +29,7 @@ const MANAGER = 'isthmus-tenants-sync';
  * @param connected what the plane says of the tenant; undefined if no member has answered
  */
 export function statusOf(
-  { source, tenant, fault, kept }: Verdict,
+  { source, tenant, from, fault, kept }: Verdict,
   connected: Connected | undefined,
   before: TenantStatus,
   now: string,
@@ -51,6 +52,7 @@ export function statusOf(
       : condition('Accepted', 'False', 'Refused', `${fault}${stays}`);
   return {
     ...(tenant !== '' && { tenant }),
+    from,
     observedGeneration,
     ...(connected ?? numbersOf(before)),
     conditions: [accepted, connected ? connection(connected, condition) : unknown(before, condition)],

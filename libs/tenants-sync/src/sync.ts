@@ -10,6 +10,8 @@ import type { Source } from './kinds.ts';
 export interface Verdict {
   readonly source: Source;
   readonly tenant: string;
+  /** The kind of the object that says what the tenant is: a Tenant of its name only overrides. */
+  readonly from: Source['kind'];
   /** Why what it says now is not in force; undefined if it is. */
   readonly fault: string | undefined;
   /** Whether an earlier state of it is in force. */
@@ -217,7 +219,8 @@ export class Sync {
   }
 
   #judge(name: string, source: Source, tenant: string, fault: string | undefined): void {
-    const verdict = { source, tenant, fault, kept: this.#options.directory.text(fileName(source)) !== undefined };
+    const from = this.#options.sources(name)[0]?.kind ?? source.kind;
+    const verdict = { source, tenant, from, fault, kept: this.#options.directory.text(fileName(source)) !== undefined };
     const before = this.#verdicts.get(name);
     this.#verdicts.set(name, verdict);
     if (before?.fault !== fault || before?.source !== source || fault === undefined)

@@ -107,7 +107,7 @@ test(
     const { page } = watched;
     await dial(scope, gateway, 'connect', `${'x'.repeat(250)}.example:1`).catch(() => {});
     const { authority } = await echo(scope);
-    await page.getByLabel('Find an agent').fill('<script>');
+    await page.getByLabel('Find an agent or tenant').fill('<script>');
     await page.getByText(SCRIPT.slice(0, 64), { exact: false }).first().waitFor();
     for (const view of VIEWS) {
       await goTo(page, view);

@@ -417,7 +417,10 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
       assert.equal(await holder(), leader);
       await first.kill();
       // agents, sessions, callers
-      await until(async () => /^prod +True +1 +1 +1 /.test(await columns()), { deadline: 60_000, what: 'its columns' });
+      await until(async () => /^prod +True +Tenant +1 +1 +1 /.test(await columns()), {
+        deadline: 60_000,
+        what: 'its columns',
+      });
       assert.notEqual(await holder(), leader);
       const conditions = await kube.kubectl([
         'get',

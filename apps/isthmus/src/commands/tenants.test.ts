@@ -57,11 +57,11 @@ describe('what tenants prints', () => {
     assert.equal(
       told({ tenants: [acme, beta], problems }),
       [
-        'TENANT   AGENTS   SESSIONS   TUNNELS   PENDING   CALLERS          FULLEST LIMIT                     FILE',
+        'TENANT   AGENTS   SESSIONS   TUNNELS   PENDING   CALLERS          FULLEST LIMIT                     FROM',
         'acme         12         24        90         1   kube-apiserver   tunnels 90% (90 of 100 at gw-1)   acme.yaml',
         'beta          0          0         0         0   -                -                                 Cluster b/beta',
         '',
-        'Files that cannot be used:',
+        'Files and objects that cannot be used:',
         '  bad.yaml:2:1: colour: unknown field colour, at gw-1, hub-1',
         '  beta.yaml:1:9: no such file (tenant beta stays as it was), at hub-1',
         '  Cluster b/new: there is no secret b/new-ca yet, at hub-1',

@@ -115,7 +115,7 @@ const COLUMNS: readonly ListColumn<TenantView>[] = [
   { name: 'pending', right: true, drop: 2, of: ({ pendingDials }) => String(pendingDials), moves: true },
   { name: 'callers', least: 12, most: 40, drop: 3, of: ({ callers }) => callers.join(',') },
   { name: 'fullest limit', least: 20, of: limitText, moves: true },
-  { name: 'file', least: 12, drop: 1, of: ({ source, file }) => source || file },
+  { name: 'from', least: 12, drop: 1, of: ({ source, file }) => source || file },
 ];
 
 export function tenantsText({ configured, tenants, problems }: Omit<TenantsView, 'unanswered'>, style: Style): string {
@@ -128,7 +128,7 @@ export function tenantsText({ configured, tenants, problems }: Omit<TenantsView,
     const still = kept === undefined ? '' : ` (tenant ${kept} stays as it was)`;
     return `  ${problemText(problem)}${still}, at ${members.join(', ')}\n`;
   });
-  const bad = lines.length > 0 ? style.bad(`\nFiles that cannot be used:\n${lines.join('')}`) : '';
+  const bad = lines.length > 0 ? style.bad(`\nFiles and objects that cannot be used:\n${lines.join('')}`) : '';
   return body + remark + bad;
 }
 

@@ -198,7 +198,7 @@ function lossOf(id: string, identifiers: Partial<AgentIdentifiers>): Loss {
 
 test('an explanation says that a limit of the tenant refuses every dial, although a session would take it', async () => {
   const use = { tunnels: { used: 20, most: 20 }, pendingDials: { used: 0, most: Number.POSITIVE_INFINITY } };
-  const list = () => [{ name: 'default', file: 'default.yaml', use, certificates: [], apiServerNames: [] }];
+  const list = () => [{ name: 'default', file: 'default.yaml', use, certificates: [], apiServerNames: [], state: 'a' }];
   await using plane = await gateway({
     dial: reached,
     tenants: { list, has: () => true, problems: () => [], scraped: async () => [], unopened: () => [] },

@@ -13,6 +13,7 @@ function tenantsOf(...names: string[]): NonNullable<AdminBackend['tenants']> {
     use: {},
     certificates: [],
     apiServerNames: [],
+    state: 'a',
   };
   return {
     list: () => names.map((name) => ({ name, ...rest })),

@@ -21,6 +21,8 @@ export interface KnownTenant {
   readonly certificates: readonly TenantCertificate[];
   /** By which clients reach its API server. */
   readonly apiServerNames: readonly string[];
+  /** A digest of what its file says. */
+  readonly state: string;
 }
 
 /** A certificate that a tenant's file names. */
@@ -30,6 +32,7 @@ export interface TenantCertificate {
   /** Subject and serial number. */
   readonly name: string;
   /** Milliseconds since the epoch. */
+  readonly validFrom: number;
   readonly validUntil: number;
 }
 
@@ -87,7 +90,7 @@ export function tenantsRpc(backend: AdminBackend): TenantsRpc {
 }
 
 function unconfigured(name: string): KnownTenant {
-  return { name, file: '', use: {}, certificates: [], apiServerNames: [] };
+  return { name, file: '', use: {}, certificates: [], apiServerNames: [], state: '' };
 }
 
 function countsOf(backend: AdminBackend): Map<string, Counts> {
@@ -104,7 +107,7 @@ function countsOf(backend: AdminBackend): Map<string, Counts> {
 }
 
 function tenantMessage(
-  { name, file, source, use, certificates, apiServerNames }: KnownTenant,
+  { name, file, source, use, certificates, apiServerNames, state }: KnownTenant,
   counts: Counts | undefined,
   { dials, identity, callers }: AdminBackend,
 ): adminApi.DeepPartial<adminApi.Tenant> {
@@ -124,8 +127,10 @@ function tenantMessage(
       where: each.where,
       name: each.name,
       expiresMs: Math.round(each.validUntil),
+      beginsMs: Math.round(each.validFrom),
     })),
     apiServerNames: [...apiServerNames],
+    state,
   };
 }
 

@@ -29,7 +29,14 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
   }
   const happened = new RecentEvents(events);
   for (const session of [mine, theirs]) events.emit('session:open', session);
-  const known = (name: string) => ({ name, file: `${name}.yaml`, use: {}, certificates: [], apiServerNames: [] });
+  const known = (name: string) => ({
+    name,
+    file: `${name}.yaml`,
+    use: {},
+    certificates: [],
+    apiServerNames: [],
+    state: '',
+  });
   const backend = idleBackend({
     dials,
     events: happened,

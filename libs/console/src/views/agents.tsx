@@ -1,7 +1,16 @@
 import { plural } from '@isthmus/findings';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
-import { type Agent, type Group, groupsOf, hrefOf, STATES } from '../model/plane.ts';
+import {
+  type Agent,
+  type Group,
+  groupsOf,
+  hrefOf,
+  type Plane,
+  STATES,
+  type TenantRow,
+  tenantsOf,
+} from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { useAddressed } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
@@ -10,12 +19,11 @@ import { Name, State, type Tone } from '../parts/text.tsx';
 /** All agents by tenant and zone, a mark each: those that are not ok come first. */
 export function AgentMap({
   agents,
-  known,
+  plane,
   path,
 }: {
   readonly agents: readonly Agent[];
-  /** Whether the plane has answered yet. */
-  readonly known: boolean;
+  readonly plane: Plane;
   /** The name that is looked for. */
   readonly path: readonly string[];
 }) {
@@ -23,6 +31,7 @@ export function AgentMap({
   const lost = agents.filter(({ state }) => state === 'lost').length;
   const groups = useMemo(() => groupsOf(agents), [agents]);
   const found = useMemo(() => search(agents, wanted), [agents, wanted]);
+  const tenants = useMemo(() => tenantsOf(plane), [plane]);
   const rest = groups.slice(CONSOLE.agentGroups);
   return (
     <section aria-labelledby="agents">
@@ -41,7 +50,7 @@ export function AgentMap({
         ))}
       </p>
       <label class="find">
-        Find an agent
+        Find an agent or tenant
         <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
       </label>
       <Table
@@ -50,10 +59,22 @@ export function AgentMap({
         rows={found}
         keyOf={({ tenant, id }) => `${tenant}\0${id}`}
         bad={({ state }) => TONES[state] === 'bad'}
-        none={noneFor(agents, wanted, known)}
+        none={noneFor(agents, wanted, plane.at > 0)}
         most={CONSOLE.rows}
         more={(left) => `${left.toLocaleString('en')} more.`}
       />
+      {tenants.length > 0 && (
+        <Table
+          title={wanted !== '' ? 'Tenants found' : 'Tenants with something wrong'}
+          columns={TENANT_COLUMNS}
+          rows={tenants.filter(({ tenant, from, wrong }) => (wanted === '' ? wrong !== '' : has(wanted, tenant, from)))}
+          keyOf={({ tenant, from }) => `${tenant}\0${from}`}
+          bad={({ wrong }) => wrong !== ''}
+          none={wanted === '' ? `Of ${plural(tenants.length, 'tenant')}, none has something wrong.` : ''}
+          most={CONSOLE.rows}
+          more={(left) => `${left.toLocaleString('en')} more.`}
+        />
+      )}
       <div class="groups">
         {groups.slice(0, CONSOLE.agentGroups).map((group) => (
           <Cells key={`${group.tenant} ${group.zones}`} group={group} />
@@ -102,6 +123,13 @@ const COLUMNS: readonly Column<Agent>[] = [
     name: 'Says it reaches',
     of: ({ sessions, loss }) => <Name text={claims((sessions[0] ?? loss)?.identifiers)} most={80} />,
   },
+];
+
+const TENANT_COLUMNS: readonly Column<TenantRow>[] = [
+  { name: 'Tenant', of: ({ tenant }) => (tenant === '' ? '–' : <Name text={tenant} />) },
+  { name: 'From', of: ({ from }) => <Name text={from} /> },
+  { name: 'Agents', right: true, of: ({ agents }) => agents.toLocaleString('en') },
+  { name: 'What is wrong', of: ({ wrong }) => (wrong === '' ? '–' : <Name text={wrong} most={300} />) },
 ];
 
 /** An agent's name, which leads to what the plane knows of it. */
@@ -232,9 +260,13 @@ const LEGEND = {
 
 /** Agents whose name or tenant has a text in it; without one, those that are not ok. */
 function search(agents: readonly Agent[], wanted: string): Agent[] {
+  if (wanted.trim() === '') return agents.filter(({ state }) => state !== 'ok');
+  return agents.filter(({ id, tenant }) => has(wanted, id, tenant));
+}
+
+function has(wanted: string, ...names: readonly string[]): boolean {
   const text = wanted.trim().toLowerCase();
-  if (text === '') return agents.filter(({ state }) => state !== 'ok');
-  return agents.filter(({ id, tenant }) => id.toLowerCase().includes(text) || tenant.toLowerCase().includes(text));
+  return names.some((name) => name.toLowerCase().includes(text));
 }
 
 function sum(numbers: readonly number[]): number {

@@ -25,7 +25,7 @@ export function PlaneView({ plane, agents, findings, path }: ViewProps & { reado
         <h2 id="members">Gateways and hubs</h2>
         <LinkMap plane={plane} />
       </section>
-      <AgentMap agents={agents} known={plane.at > 0} path={path} />
+      <AgentMap agents={agents} plane={plane} path={path} />
       <section aria-labelledby="each">
         <h2 id="each">Each gateway and hub</h2>
         <MemberTable plane={plane} />

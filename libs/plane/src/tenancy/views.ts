@@ -1,6 +1,7 @@
+import { createHash } from 'node:crypto';
 import type { FileProblem, KnownTenant, Notice, TenantsPart } from '@isthmus/admin';
 import { type Admission, problemMessage, problemText, type Tenant } from '@isthmus/admission';
-import { CertificatePool, getOrPut } from '@isthmus/runtime';
+import { CertificatePool, getOrPut, type Certificate as X509 } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
 import type { LimitedTenant, TenantsState } from '@isthmus/telemetry';
 import { type DialUse, identifierCount, type SessionInfo } from '@isthmus/tunnel';
@@ -133,7 +134,7 @@ function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
         const { name, path: file, file: said } = tenant;
         const source = said.source && `${said.source.kind} ${said.source.namespace}/${said.source.name}`;
         const { names: apiServerNames = [] } = said.apiServer ?? {};
-        yield { name, file, source, use: use(tenant), certificates: certificatesOf(tenant), apiServerNames };
+        yield { name, file, source, use: use(tenant), apiServerNames, ...told(tenant) };
       }
     },
     has: (name) => admission.tenants.get(name) !== undefined,
@@ -188,31 +189,42 @@ function problemsOf({ problems }: Admission): FileProblem[] {
 
 type Certificate = KnownTenant['certificates'][number];
 
+type Told = Pick<KnownTenant, 'certificates' | 'state'>;
+
 /** By tenant. A tenant whose files change becomes another object, so an entry is never stale. */
-const known = new WeakMap<Tenant, readonly Certificate[]>();
+const known = new WeakMap<Tenant, Told>();
+
+function told(tenant: Tenant): Told {
+  const before = known.get(tenant);
+  if (before) return before;
+  const state = createHash('sha256')
+    .update(JSON.stringify(tenant.file))
+    .digest('base64url')
+    .slice(0, PLANE.stateDigest);
+  const found = { certificates: certificatesOf(tenant), state };
+  known.set(tenant, found);
+  return found;
+}
 
 /** What a tenant's file names: its server certificate, and the CAs of its agents and callers. */
 function certificatesOf(tenant: Tenant): readonly Certificate[] {
-  const before = known.get(tenant);
-  if (before) return before;
   const { credentials, certificates } = tenant;
   const server = credentials.file('server.certificate').text;
   const authorities = [...certificates.agent, ...certificates.caller].flatMap(({ at, trust }) =>
-    (trust?.all ?? []).map(({ title, validTo }) => ({ where: `${at}.ca`, name: title, validUntil: validTo })),
+    (trust?.all ?? []).map((each) => certificateAt(`${at}.ca`, each)),
   );
   const [own] = server === undefined ? [] : CertificatePool.of(server).all;
-  const found = [
-    ...(own ? [{ where: 'server.certificate', name: own.title, validUntil: own.validTo }] : []),
-    ...authorities,
-  ];
-  known.set(tenant, found);
-  return found;
+  return [...(own ? [certificateAt('server.certificate', own)] : []), ...authorities];
+}
+
+function certificateAt(where: string, { title, validFrom, validTo }: X509): Certificate {
+  return { where, name: title, validFrom, validUntil: validTo };
 }
 
 /** Yields the certificate of each kind (server, agents, callers) that expires first. */
 function* firstToEnd(tenant: Tenant) {
   const firsts = new Map<string, number>();
-  for (const { where, validUntil } of certificatesOf(tenant)) {
+  for (const { where, validUntil } of told(tenant).certificates) {
     const [kind = ''] = where.split(/[.[]/);
     firsts.set(kind, Math.min(validUntil, firsts.get(kind) ?? Number.POSITIVE_INFINITY));
   }

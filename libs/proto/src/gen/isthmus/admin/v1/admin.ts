@@ -639,6 +639,8 @@ export interface Tenant {
   source: string;
   /** By which clients reach its API server through hubs. */
   apiServerNames: string[];
+  /** A digest of what its file says: members that have another one have read another file. */
+  state: string;
 }
 
 export interface TenantUse {
@@ -655,6 +657,8 @@ export interface TenantCertificate {
   /** Its subject and serial number. */
   name: string;
   expiresMs: number;
+  /** Until then it is not valid yet. */
+  beginsMs: number;
 }
 
 export interface TenantFileProblem {
@@ -4945,6 +4949,7 @@ function createBaseTenant(): Tenant {
     certificates: [],
     source: "",
     apiServerNames: [],
+    state: "",
   };
 }
 
@@ -4982,6 +4987,9 @@ export const Tenant: MessageFns<Tenant> = {
     }
     for (const v of message.apiServerNames) {
       writer.uint32(90).string(v!);
+    }
+    if (message.state !== "") {
+      writer.uint32(98).string(message.state);
     }
     return writer;
   },
@@ -5087,6 +5095,14 @@ export const Tenant: MessageFns<Tenant> = {
             message.apiServerNames.push(reader.string());
             continue;
           }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.state = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5115,6 +5131,7 @@ export const Tenant: MessageFns<Tenant> = {
     message.certificates = object.certificates?.map((e) => TenantCertificate.fromPartial(e)) || [];
     message.source = object.source ?? "";
     message.apiServerNames = object.apiServerNames?.map((e) => e) || [];
+    message.state = object.state ?? "";
     return message;
   },
 };
@@ -5199,7 +5216,7 @@ export const TenantUse: MessageFns<TenantUse> = {
 };
 
 function createBaseTenantCertificate(): TenantCertificate {
-  return { where: "", name: "", expiresMs: 0 };
+  return { where: "", name: "", expiresMs: 0, beginsMs: 0 };
 }
 
 export const TenantCertificate: MessageFns<TenantCertificate> = {
@@ -5212,6 +5229,9 @@ export const TenantCertificate: MessageFns<TenantCertificate> = {
     }
     if (message.expiresMs !== 0) {
       writer.uint32(24).int64(message.expiresMs);
+    }
+    if (message.beginsMs !== 0) {
+      writer.uint32(32).int64(message.beginsMs);
     }
     return writer;
   },
@@ -5253,6 +5273,14 @@ export const TenantCertificate: MessageFns<TenantCertificate> = {
             message.expiresMs = longToNumber(reader.int64());
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.beginsMs = longToNumber(reader.int64());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5273,6 +5301,7 @@ export const TenantCertificate: MessageFns<TenantCertificate> = {
     message.where = object.where ?? "";
     message.name = object.name ?? "";
     message.expiresMs = object.expiresMs ?? 0;
+    message.beginsMs = object.beginsMs ?? 0;
     return message;
   },
 };
