@@ -1,13 +1,9 @@
 /** Times, sizes and counts of telemetry: times in milliseconds, sizes in bytes. */
 export const TELEMETRY = {
-  /** How long sending a batch of spans or metrics over OTLP may take, retries included. `OTEL_EXPORTER_OTLP_TIMEOUT` sets it. */
-  exportMs: 10_000,
   /** How long the SDK waits for one batch of spans. `OTEL_BSP_EXPORT_TIMEOUT` sets it. */
   batchExportMs: 30_000,
   /** Spans that wait for a collector. Further ones are lost. `OTEL_BSP_MAX_QUEUE_SIZE` sets it. */
   queuedItems: 2048,
-  /** The longest queue that an operator may set. A span takes at least half a kilobyte of memory while a collector is down. */
-  mostQueuedItems: 1_000_000,
   /** Spans in one batch. `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` sets it. */
   batchItems: 512,
   /** Time between two batches of spans. `OTEL_BSP_SCHEDULE_DELAY` sets it. */
@@ -16,12 +12,6 @@ export const TELEMETRY = {
   metricsMs: 60_000,
   /** How long one export of metrics may take, at most the time between two. `OTEL_METRIC_EXPORT_TIMEOUT` sets it. */
   metricsExportMs: 30_000,
-  /** Delay before a batch is sent over gRPC again, at first. It grows with each failure. */
-  retryFirstMs: 200,
-  /** The longest delay before a batch is sent over gRPC again. */
-  retryMostMs: 5000,
-  /** The longest answer of a collector over gRPC. It only says what was rejected, and why; a longer one fails the export. */
-  answerBytes: 65_536,
   /** How long a stopping program waits for its last spans, and for its last metrics, to be sent. */
   shutdownMs: 3000,
 

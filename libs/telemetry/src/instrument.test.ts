@@ -5,8 +5,7 @@ import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, type DialRequest, noTracer, pipeline, planeEvents } from '@isthmus/tunnel';
 import { openTelemetry, type Tracing } from './instrument.ts';
-import type { Environment } from './otlp/settings.ts';
-import { loadedSdk, request } from './testing/events.ts';
+import { loadedSdk, request, withEnvironment } from './testing/events.ts';
 import {
   type OtlpGrpcReceiver,
   otlpGrpcReceiver,
@@ -25,9 +24,10 @@ function options(role: string) {
 }
 
 /** Runs one dial through three programs. Each has its own tracing, and passes on the context as a string. */
-async function traceDial(env: Environment, traceparent?: string): Promise<void> {
+async function traceDial(env: Readonly<Record<string, string>>, traceparent?: string): Promise<void> {
+  using _environment = withEnvironment(env);
   const [gateway, hub, agent] = await Promise.all(
-    ['gateway', 'hub', 'agent'].map((role) => openTelemetry({ ...options(role), env })),
+    ['gateway', 'hub', 'agent'].map((role) => openTelemetry(options(role))),
   );
   assert.ok(gateway && hub && agent);
   const first = gateway.tracer.start('gateway.dial', traceparent === undefined ? dial : { ...dial, traceparent });
@@ -66,7 +66,8 @@ function loadedWith(env: Record<string, string>): string[] {
 test('if traces are not enabled, nothing is recorded and no SDK is loaded', {
   skip: 'Deno' in globalThis && 'asks Node what it has loaded',
 }, async () => {
-  const { tracer, shutdown } = await openTelemetry({ ...options('gateway'), env: { OTEL_SERVICE_NAME: 'x' } });
+  using _environment = withEnvironment({ OTEL_SERVICE_NAME: 'x' });
+  const { tracer, shutdown } = await openTelemetry(options('gateway'));
   assert.equal(tracer, noTracer);
   await shutdown();
   assert.deepEqual(loadedWith({}), []);
@@ -123,10 +124,8 @@ test("the caller's trace continues", async () => {
 
 test('a failed dial is an error with its RFC 9209 name', async () => {
   await using receiver = await otlpReceiver();
-  const { tracer, shutdown } = await openTelemetry({
-    ...options('agent'),
-    env: { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint },
-  });
+  using _environment = withEnvironment({ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint });
+  const { tracer, shutdown } = await openTelemetry(options('agent'));
   const error = new DialError('connection_refused', 'dial tcp 10.0.0.1:443: connect: connection refused');
   tracer.start('agent.dial', dial).end({ ms: 1, error, failure: 'error' });
   await shutdown();
@@ -138,8 +137,11 @@ test('a failed dial is an error with its RFC 9209 name', async () => {
 
 test('an unsampled trace is passed on as such and not exported', async () => {
   await using receiver = await otlpReceiver();
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_TRACES_SAMPLER: 'always_off' };
-  const { tracer, shutdown } = await openTelemetry({ ...options('gateway'), env });
+  using _environment = withEnvironment({
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+    OTEL_TRACES_SAMPLER: 'always_off',
+  });
+  const { tracer, shutdown } = await openTelemetry(options('gateway'));
   const span = tracer.start('gateway.dial', dial);
   assert.match(span.traceparent ?? '', /^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/);
   span.end({ ms: 1 });
@@ -154,8 +156,11 @@ test('a collector that refuses spans is reported once, and once more when it acc
     lines.push(message);
     receiver.status = message === 'traces cannot be exported and are dropped' ? 200 : receiver.status;
   };
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '1' };
-  const tracing = await openTelemetry({ ...options('hub'), env, logger: { info: told, warn: told } });
+  using _environment = withEnvironment({
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+    OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '1',
+  });
+  const tracing = await openTelemetry({ ...options('hub'), logger: { info: told, warn: told } });
   receiver.status = 400;
   tracing.tracer.start('hub.dial', dial).end({ ms: 1 });
   await until(() => lines.length === 2, 'two lines');
@@ -174,12 +179,12 @@ test('a collector that does not answer delays no dial, and delays shutdown only 
 }, async () => {
   await using receiver = await otlpReceiver();
   receiver.status = 0;
-  const env = {
+  using _environment = withEnvironment({
     OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
     OTEL_EXPORTER_OTLP_TIMEOUT: '600000',
     OTEL_BSP_MAX_QUEUE_SIZE: '100',
-  };
-  const { tracer, shutdown } = await openTelemetry({ ...options('hub'), env });
+  });
+  const { tracer, shutdown } = await openTelemetry(options('hub'));
   // All of this runs in one event loop tick, so it cannot wait for the collector.
   for (let i = 0; i < 5000; i++) tracer.start('hub.dial', dial).end({ ms: 1 });
   await shutdown();
@@ -189,8 +194,11 @@ test('a collector that does not answer delays no dial, and delays shutdown only 
 test('bad exporter settings leave the program without traces, with a warning', async () => {
   const warnings: string[] = [];
   const logger = { info() {}, warn: (_fields: object, message: string) => void warnings.push(message) };
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'not a url', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' };
-  const { tracer } = await openTelemetry({ ...options('hub'), env, logger });
+  using _environment = withEnvironment({
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'not a url',
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+  });
+  const { tracer } = await openTelemetry({ ...options('hub'), logger });
   assert.equal(tracer, noTracer);
   assert.equal(warnings.length, 1);
 });
@@ -214,18 +222,21 @@ for (const [protocol, start] of RECEIVERS) {
   // Skipped on Deno 2.9: its HTTP/2, which this collector uses, ends the process when a connection ends during requests.
   test(name, { skip: protocol === 'grpc' && 'Deno' in globalThis }, async () => {
     const receiver = await start();
-    const env = {
+    using _environment = withEnvironment({
       OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
       OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
       OTEL_BSP_SCHEDULE_DELAY: '20',
       OTEL_EXPORTER_OTLP_TIMEOUT: '2000',
       OTEL_BSP_MAX_QUEUE_SIZE: '600',
-    };
+    });
     const lines: string[] = [];
-    const say = (_fields: object, message: string) => void lines.push(message);
+    let dropped = 0;
+    const say = (_fields: object, message: string) => {
+      if (/^OpenTelemetry: Dropped \d+ spans/.test(message)) dropped++;
+      else lines.push(message);
+    };
     const events = planeEvents();
     const tracing = await openTelemetry({
-      env,
       events,
       program: 'frontend-gw',
       version: '1',
@@ -246,6 +257,7 @@ for (const [protocol, start] of RECEIVERS) {
     await dial({ ...request });
     await tracing.shutdown();
     assert.deepEqual(lines, ['traces are exported', 'traces cannot be exported and are dropped']);
+    assert.ok(dropped > 0, 'a line says how many spans found no place');
     for (const { end } of dials) {
       const closed = once(end.stream, 'close');
       end.stream.destroy();

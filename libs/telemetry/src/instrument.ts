@@ -10,7 +10,7 @@ import {
 import { logEvents } from './logging/log-events.ts';
 import type { Logger } from './logging/logger.ts';
 import type { Metrics } from './metrics/families.ts';
-import { metricSettings, type Source, startExport, type TraceSettings, traceSettings } from './otlp/settings.ts';
+import { exported, type Source } from './otlp/settings.ts';
 import type { SpanTracer } from './tracing/spans.ts';
 
 export interface InstrumentOptions extends Omit<Source, 'logger'> {
@@ -56,27 +56,26 @@ export interface Tracing {
  * are exported over OTLP: HTTP with protobuf or JSON, or gRPC.
  */
 export async function openTelemetry(options: TracingOptions): Promise<Tracing> {
-  const { logger, version, env = process.env } = options;
+  const { logger, version } = options;
   // With OTEL_DENO, Deno itself exports all spans made with the API, and stops any other SDK in the process from exporting.
-  if ('Deno' in globalThis && env.OTEL_DENO === 'true') {
+  if ('Deno' in globalThis && process.env.OTEL_DENO === 'true') {
     logger.info({}, 'traces are exported by Deno (OTEL_DENO)');
     const [{ trace }, { spanTracer }] = await Promise.all([import('@opentelemetry/api'), import('./tracing/spans.ts')]);
     return tracing(spanTracer(trace.getTracer('isthmus', version)), options.events, async () => {});
   }
-  const settings = traceSettings(env);
   const off = { tracer: noTracer, keptAfter: Number.POSITIVE_INFINITY, async shutdown() {} };
-  return (settings && (await exporting(settings, options))) ?? off;
+  return (exported('traces') && (await exporting(options))) || off;
 }
 
-function exporting(settings: TraceSettings, options: TracingOptions): Promise<Tracing | undefined> {
+async function exporting(options: TracingOptions): Promise<Tracing | undefined> {
   const { slowMs = Number.POSITIVE_INFINITY, events, ...source } = options;
-  const lines = { what: 'traces', failing: 'traces cannot be exported and are dropped' };
-  return startExport(lines, settings, source.logger, async (report) => {
-    const [{ startSdk }, { keepDials, spanTracer }] = await Promise.all([
-      import('./tracing/sdk.ts'),
-      import('./tracing/spans.ts'),
-    ]);
-    const { tracer, startAs, shutdown } = await startSdk(settings, source, report);
+  const [{ startExport }, { startSdk }, { keepDials, spanTracer }] = await Promise.all([
+    import('./otlp/exporter.ts'),
+    import('./tracing/sdk.ts'),
+    import('./tracing/spans.ts'),
+  ]);
+  return startExport('traces', 'traces cannot be exported and are dropped', source.logger, (exporter) => {
+    const { tracer, startAs, shutdown } = startSdk(exporter, source);
     const keep = Number.isFinite(slowMs) ? keepDials(startAs, slowMs) : undefined;
     return tracing(spanTracer(tracer, keep), events, shutdown, slowMs);
   });
@@ -103,13 +102,13 @@ export async function exportMetrics(
   { collect }: Pick<Metrics, 'collect'>,
   source: Source,
 ): Promise<() => Promise<void>> {
-  const settings = metricSettings(source.env ?? process.env);
-  const lines = { what: 'metrics', failing: 'metrics cannot be exported' };
-  const end =
-    settings &&
-    (await startExport(lines, settings, source.logger, async (report) => {
-      const { startMetricSdk } = await import('./metrics/otlp.ts');
-      return startMetricSdk(settings, source, collect, report);
-    }));
+  if (!exported('metrics')) return async () => {};
+  const [{ startExport }, { startMetricSdk }] = await Promise.all([
+    import('./otlp/exporter.ts'),
+    import('./metrics/otlp.ts'),
+  ]);
+  const end = await startExport('metrics', 'metrics cannot be exported', source.logger, (exporter) =>
+    startMetricSdk(exporter, source, collect),
+  );
   return end ?? (async () => {});
 }

@@ -193,7 +193,7 @@ import { request } from ${url('testing/events')};
 const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0 });
 const events = planeEvents();
 const where = { process: 'gw-1', of: { dials: true, others: false }, log: '/dev/null/audit.log' };
-await auditTrail(events, { ...where, program: 'p', role: 'gateway', version: '1', logger, env: {} });
+await auditTrail(events, { ...where, program: 'p', role: 'gateway', version: '1', logger });
 logger.error({}, 'before');
 const error = new DialError('dns_error', 'no such host');
 events.emit('dial:end', 'gateway', { ...request, log: dialLog() }, { ms: 1, error });

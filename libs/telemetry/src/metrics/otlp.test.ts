@@ -2,17 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { exportMetrics } from '../instrument.ts';
-import { type Environment, metricSettings } from '../otlp/settings.ts';
-import { loadedSdk } from '../testing/events.ts';
+import { exported } from '../otlp/settings.ts';
+import { loadedSdk, withEnvironment } from '../testing/events.ts';
 import { otlpGrpcReceiver, otlpReceiver, type ReceivedMetric } from '../testing/otlp-receiver.ts';
 import { dial, server } from './testing.ts';
 
 const ON = { OTEL_METRICS_EXPORTER: 'otlp' };
 
-function options(env: Environment, lines: string[] = []) {
+function options(lines: string[] = []) {
   const say = (_fields: object, message: string) => void lines.push(message);
   const logger = { info: say, warn: say };
-  return { program: 'proxy-server', version: '1.2.3', role: 'server', process: 's1', logger, env };
+  return { program: 'proxy-server', version: '1.2.3', role: 'server', process: 's1', logger };
 }
 
 /** Metrics that say `value`, of a type each. */
@@ -60,8 +60,12 @@ for (const [protocol, start] of [
 ] as const) {
   test(`counters, gauges and histograms are exported as the page has them (${protocol})`, async () => {
     await using receiver = await start();
-    const env = { ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: protocol };
-    const end = await exportMetrics(page(), options(env));
+    using _environment = withEnvironment({
+      ...ON,
+      OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+      OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
+    });
+    const end = await exportMetrics(page(), options());
     await end();
     assert.equal(receiver.exports.length, 1, 'the last values, when the program ends');
     assert.deepEqual(withoutResource(receiver.exports[0]), [
@@ -95,7 +99,8 @@ test("a server's whole page is exported, with the metrics of the process", async
   const { events, metrics } = server({ process: true });
   events.emit('dial:end', 'gateway', dial, { ms: 30 });
   const shown = (await metrics.collect()).filter(({ samples }) => samples.some(({ value }) => Number.isFinite(value)));
-  const end = await exportMetrics(metrics, options({ ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint }));
+  using _environment = withEnvironment({ ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint });
+  const end = await exportMetrics(metrics, options());
   await end();
   metrics.close();
   const exported = new Map(receiver.exports[0]?.map((metric) => [metric.name, metric]));
@@ -108,10 +113,11 @@ test("a server's whole page is exported, with the metrics of the process", async
 test('current values are exported at each interval', async () => {
   await using receiver = await otlpReceiver();
   let value = 0;
-  const env = { ...ON, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: `${receiver.endpoint}/v1/metrics` };
+  const endpoint = { OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: `${receiver.endpoint}/v1/metrics` };
+  using _environment = withEnvironment({ ...ON, ...endpoint, OTEL_METRIC_EXPORT_INTERVAL: '20' });
   const end = await exportMetrics(
     page(() => ++value),
-    options({ ...env, OTEL_METRIC_EXPORT_INTERVAL: '20' }),
+    options(),
   );
   await until(() => receiver.exports.length >= 2, 'two exports');
   await end();
@@ -123,8 +129,12 @@ test('a collector that refuses metrics is reported once, and once more when it a
   await using receiver = await otlpReceiver();
   const lines: string[] = [];
   receiver.status = 400;
-  const env = { ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_METRIC_EXPORT_INTERVAL: '20' };
-  const end = await exportMetrics(page(), options(env, lines));
+  using _environment = withEnvironment({
+    ...ON,
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+    OTEL_METRIC_EXPORT_INTERVAL: '20',
+  });
+  const end = await exportMetrics(page(), options(lines));
   await until(() => receiver.requests.length >= 3, 'three exports');
   receiver.status = 200;
   await until(() => lines.length === 3, 'three lines');
@@ -135,39 +145,63 @@ test('a collector that refuses metrics is reported once, and once more when it a
 test('a collector that does not answer delays shutdown only by its limit', { timeout: 60_000 }, async () => {
   await using receiver = await otlpReceiver();
   receiver.status = 0;
-  const env = { ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_EXPORTER_OTLP_TIMEOUT: '600000' };
-  const end = await exportMetrics(page(), options(env));
+  using _environment = withEnvironment({
+    ...ON,
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+    OTEL_EXPORTER_OTLP_TIMEOUT: '600000',
+  });
+  const end = await exportMetrics(page(), options());
   await end();
   assert.equal(receiver.requests.length, 1);
 });
 
-test('bad exporter settings leave the program without the export, with a warning', async () => {
-  const lines: string[] = [];
-  const env = { ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: 'not a url', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' };
-  const end = await exportMetrics(page(), options(env, lines));
+test('a header that cannot be sent leaves the program without the export, with a line that does not show it', async () => {
+  const records: unknown[] = [];
+  const say = (...parts: unknown[]) => void records.push(parts);
+  using _environment = withEnvironment({
+    ...ON,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+    OTEL_EXPORTER_OTLP_HEADERS: 'authorization=hunter2%0A',
+  });
+  const end = await exportMetrics(page(), { ...options(), logger: { info: say, warn: say } });
   await end();
-  assert.deepEqual(lines, ['metrics are not exported: bad OTEL_EXPORTER_OTLP settings']);
+  assert.equal(records.length, 1);
+  assert.match(JSON.stringify(records), /metrics are not exported: bad OTEL_ settings/);
+  assert.doesNotMatch(JSON.stringify(records), /hunter2/);
 });
 
 test('metrics are exported only if OTEL_METRICS_EXPORTER names otlp', () => {
   const endpoint = { OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: 'http://c' };
-  assert.equal(metricSettings(endpoint), undefined);
-  assert.equal(metricSettings({ ...endpoint, OTEL_METRICS_EXPORTER: 'prometheus' }), undefined);
-  assert.equal(metricSettings({ ...ON, OTEL_SDK_DISABLED: 'true' }), undefined);
-  assert.equal(metricSettings({ OTEL_METRICS_EXPORTER: 'prometheus,otlp' })?.url, 'http://localhost:4318/v1/metrics');
+  const cases: [Readonly<Record<string, string>>, boolean][] = [
+    [endpoint, false],
+    [{ ...endpoint, OTEL_METRICS_EXPORTER: 'prometheus' }, false],
+    [{ ...ON, OTEL_SDK_DISABLED: 'true' }, false],
+    [{ OTEL_METRICS_EXPORTER: 'prometheus,otlp' }, true],
+  ];
+  for (const [env, asked] of cases) {
+    using _environment = withEnvironment(env);
+    assert.equal(exported('metrics'), asked, JSON.stringify(env));
+  }
 });
 
-test('an export takes no longer than the interval, and metrics are cumulative whatever is asked', () => {
-  const settings = metricSettings({
+test('a value that the SDK cannot use is replaced by the default, and a line names its variable', async () => {
+  await using receiver = await otlpReceiver();
+  const lines: string[] = [];
+  using _environment = withEnvironment({
     ...ON,
-    OTEL_METRIC_EXPORT_INTERVAL: '5000',
-    OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE: 'delta',
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'smoke',
+    OTEL_METRIC_EXPORT_INTERVAL: '0',
+    OTEL_METRIC_EXPORT_TIMEOUT: 'soon',
   });
-  assert.equal(settings?.exportTimeoutMillis, 5000);
-  assert.equal(settings?.warnings.length, 1);
-  const bad = metricSettings({ ...ON, OTEL_METRIC_EXPORT_INTERVAL: '0' });
-  assert.equal(bad?.intervalMillis, 60_000);
-  assert.equal(bad?.warnings.length, 1);
+  const end = await exportMetrics(page(), options(lines));
+  await end();
+  assert.deepEqual(receiver.requests, ['application/x-protobuf']);
+  for (const name of ['the protocol smoke', 'OTEL_METRIC_EXPORT_INTERVAL', 'OTEL_METRIC_EXPORT_TIMEOUT'])
+    assert.ok(
+      lines.some((line) => line.includes(name)),
+      name,
+    );
 });
 
 test('if metrics are not exported, no SDK is loaded', {

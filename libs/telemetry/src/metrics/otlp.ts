@@ -9,8 +9,8 @@ import {
   PeriodicExportingMetricReader,
 } from '@opentelemetry/sdk-metrics';
 import { TELEMETRY } from '../defaults.ts';
-import { endSdk, originOf, otlpExporter } from '../otlp/exporter.ts';
-import type { ExportReport, MetricSettings, Source } from '../otlp/settings.ts';
+import { endSdk, numberOf, type OtlpExporter, originOf } from '../otlp/exporter.ts';
+import type { Source } from '../otlp/settings.ts';
 import { type Bucket, countOf, type Family, type Sample } from './exposition.ts';
 
 /**
@@ -18,29 +18,28 @@ import { type Bucket, countOf, type Family, type Sample } from './exposition.ts'
  * families that the page of metrics also shows, so that both have the same names, values and buckets.
  * @returns a function that exports the last values and ends the SDK, within `TELEMETRY.shutdownMs`
  */
-export async function startMetricSdk(
-  settings: MetricSettings,
+export function startMetricSdk(
+  exporter: OtlpExporter<'metrics'>,
   source: Source,
   collect: () => Promise<readonly Family[]>,
-  report: ExportReport,
-): Promise<() => Promise<void>> {
-  const { intervalMillis: exportIntervalMillis, exportTimeoutMillis } = settings;
-  const { resource, scope } = originOf(source, settings);
+): () => Promise<void> {
+  const { resource, scope } = originOf(source);
   const families = {
     async collect() {
       const metrics = metricsOf(await collect(), hrTime(Date.now()));
       return { resourceMetrics: { resource, scopeMetrics: [{ scope, metrics }] }, errors: [] };
     },
   };
-  const exporter = await otlpExporter('metrics', settings, report);
+  const exportIntervalMillis = numberOf('OTEL_METRIC_EXPORT_INTERVAL', TELEMETRY.metricsMs);
+  const timeout = numberOf('OTEL_METRIC_EXPORT_TIMEOUT', TELEMETRY.metricsExportMs);
   const reader = new PeriodicExportingMetricReader({
     exporter,
     exportIntervalMillis,
-    exportTimeoutMillis,
+    exportTimeoutMillis: Math.min(exportIntervalMillis, timeout),
     metricProducers: [families],
   });
   const provider = new MeterProvider({ resource, readers: [reader] });
-  return () => endSdk(provider, TELEMETRY.shutdownMs);
+  return () => endSdk(provider);
 }
 
 /** Counters begin with the process. */

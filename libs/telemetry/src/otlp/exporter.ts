@@ -1,204 +1,143 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Backoff, within } from '@isthmus/runtime';
-import type { ISerializer } from '@opentelemetry/otlp-transformer';
-import { defaultResource, type Resource, resourceFromAttributes } from '@opentelemetry/resources';
-import type { ResourceMetrics } from '@opentelemetry/sdk-metrics';
-import type { ReadableSpan } from '@opentelemetry/sdk-trace';
+import { within } from '@isthmus/runtime';
+import { inWords } from '@isthmus/tunnel';
+import { DiagLogLevel, diag } from '@opentelemetry/api';
+import { getNumberFromEnv } from '@opentelemetry/core';
+import {
+  defaultResource,
+  detectResources,
+  envDetector,
+  type Resource,
+  resourceFromAttributes,
+} from '@opentelemetry/resources';
+import type { PushMetricExporter } from '@opentelemetry/sdk-metrics';
+import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import { TELEMETRY } from '../defaults.ts';
-import { GrpcCalls, Refused } from './grpc.ts';
-import type { OtlpSettings, Protocol, Signal, Source } from './settings.ts';
+import { Bursts } from '../logging/bursts.ts';
+import { redactUrl } from '../logging/logger.ts';
+import { type ExportLogger, type Signal, type Source, signalVariable } from './settings.ts';
 
-interface ExportResult {
-  readonly code: 0 | 1;
-  readonly error?: Error;
+interface Exporters {
+  readonly traces: SpanExporter;
+  readonly metrics: PushMetricExporter;
 }
 
-/** Exports the SDK's batches of spans, log records or metrics. */
-interface Exporter<Batch> {
-  export(batch: Batch, done: (result: ExportResult) => void): void;
-  forceFlush(): Promise<void>;
-  shutdown(): Promise<void>;
-}
+/** An exporter of OpenTelemetry's. It reads its endpoint, headers, certificates and times from the OTEL_EXPORTER_OTLP_* variables. */
+export type OtlpExporter<S extends Signal> = Exporters[S];
 
-/** What the SDK hands to an exporter. */
-interface Batches {
-  readonly traces: ReadableSpan[];
-  readonly metrics: ResourceMetrics;
-}
+type Protocol = 'http/protobuf' | 'http/json' | 'grpc';
 
-/** The collector's answer. If it rejected a part of a batch, it has the reason, and a count in the field of the signal. */
-interface Response {
-  readonly partialSuccess?: {
-    readonly errorMessage?: string;
-    readonly rejectedSpans?: number;
-    readonly rejectedDataPoints?: number;
-  };
-}
-
-/** The collector's method that takes a signal's batches. */
-export interface GrpcMethod<Batch> {
-  readonly path: string;
-  readonly serializer: ISerializer<Batch, Response>;
-  /** Returns how many items a batch has. */
-  size(batch: Batch): number;
-}
-
-/** How a signal is exported by each protocol. Only the code of the protocol in use is loaded. */
-interface Exporters<Batch>
-  extends Record<
-    Exclude<Protocol, 'grpc'>,
-    () => Promise<new (config: { url: string; timeoutMillis: number }) => Exporter<Batch>>
-  > {
-  readonly grpc: () => Promise<GrpcMethod<Batch>>;
-}
-
-const EXPORTERS: { readonly [S in Signal]: Exporters<Batches[S]> } = {
+/** Only the code of the protocol in use is loaded. */
+const EXPORTERS: { readonly [S in Signal]: Readonly<Record<Protocol, () => Promise<new () => Exporters[S]>>> } = {
   traces: {
     'http/protobuf': async () => (await import('@opentelemetry/exporter-trace-otlp-proto')).OTLPTraceExporter,
     'http/json': async () => (await import('@opentelemetry/exporter-trace-otlp-http')).OTLPTraceExporter,
-    grpc: async () => ({
-      path: '/opentelemetry.proto.collector.trace.v1.TraceService/Export',
-      serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufTraceSerializer,
-      size: ({ length }) => length,
-    }),
+    grpc: async () => (await import('@opentelemetry/exporter-trace-otlp-grpc')).OTLPTraceExporter,
   },
   metrics: {
     'http/protobuf': async () => (await import('@opentelemetry/exporter-metrics-otlp-proto')).OTLPMetricExporter,
     'http/json': async () => (await import('@opentelemetry/exporter-metrics-otlp-http')).OTLPMetricExporter,
-    grpc: async () => ({
-      path: '/opentelemetry.proto.collector.metrics.v1.MetricsService/Export',
-      serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufMetricsSerializer,
-      size: ({ scopeMetrics }) =>
-        scopeMetrics.flatMap(({ metrics }) => metrics).reduce((sum, { dataPoints }) => sum + dataPoints.length, 0),
-    }),
+    grpc: async () => (await import('@opentelemetry/exporter-metrics-otlp-grpc')).OTLPMetricExporter,
   },
 };
 
+const MOST = 2 ** 31 - 1;
+
 /**
- * Returns an exporter for the SDK.
- * @param ended called with the result of each batch, which the SDK does not report
- * @throws TypeError if the URL is invalid
+ * Starts an export, and logs where it goes, when it begins to fail, and when it works again. Bad settings are logged, too.
+ * @param failing the line for when it begins to fail
+ * @returns undefined if the settings are bad
  */
-export async function otlpExporter<S extends Signal>(
+export async function startExport<S extends Signal, T>(
   signal: S,
-  settings: OtlpSettings,
-  ended: (failure: Error | undefined, batch: Batches[S]) => void,
-): Promise<Exporter<Batches[S]>> {
-  const { protocol, url, timeoutMillis } = settings;
-  const exporters = EXPORTERS[signal];
-  const exporter =
-    protocol === 'grpc'
-      ? grpcExporter(settings, await exporters.grpc())
-      : new (await exporters[protocol]())({ url, timeoutMillis, ...hostOf(url) });
-  return {
-    export(batch, done) {
-      exporter.export(batch, (result) => {
-        const failed = result.error !== undefined || result.code !== 0;
-        ended(failed ? (result.error ?? new Error('export failed')) : undefined, batch);
-        done(result);
-      });
-    },
-    forceFlush: () => exporter.forceFlush(),
-    shutdown: () => exporter.shutdown(),
+  failing: string,
+  logger: ExportLogger,
+  start: (exporter: OtlpExporter<S>) => T,
+): Promise<T | undefined> {
+  logWarnings(logger);
+  const protocol = protocolOf(signal);
+  const endpoint = signalVariable(signal, 'ENDPOINT') ?? `localhost:${protocol === 'grpc' ? 4317 : 4318}`;
+  const fields = { protocol, endpoint: redactUrl(endpoint) };
+  let failed = false;
+  const report = (failure: Error | undefined) => {
+    if (failure && !failed) logger.warn({ ...fields, error: failure.message }, failing);
+    if (!failure && failed) logger.info(fields, `${signal} are exported again`);
+    failed = failure !== undefined;
   };
+  try {
+    const started = start(reporting(new (await EXPORTERS[signal][protocol]())(), report));
+    logger.info(fields, `${signal} are exported`);
+    return started;
+  } catch (error) {
+    // Quoted values are left out: a header may be a secret.
+    const text = inWords(error).replace(/"[^"]*"/g, '"..."');
+    logger.warn({ ...fields, error: text }, `${signal} are not exported: bad OTEL_ settings`);
+    return undefined;
+  }
 }
 
-/** Node takes the server name (SNI) from the field host, where no name may have its last dot: see `sniOf`. */
-function hostOf(url: string): { readonly headers?: Record<string, string> } {
-  const { hostname, port } = new URL(url);
-  return hostname.endsWith('.') ? { headers: { host: hostname.replace(/\.+$/, port && `:${port}`) } } : {};
+/** Logs what the SDK warns of, such as a variable that it cannot read, or spans that a collector rejected. */
+function logWarnings(logger: ExportLogger): void {
+  const bursts = new Bursts({ most: TELEMETRY.logFlaps, windowMs: TELEMETRY.logFlapsMs }, (of, count) =>
+    logger.warn({ of, count }, 'further lines were dropped'),
+  );
+  const warn = (...parts: unknown[]) => {
+    const text = parts.filter((part) => typeof part === 'string').join(': ');
+    bursts.say('OpenTelemetry', () => logger.warn({}, `OpenTelemetry: ${text}`));
+  };
+  // Its errors are those of single batches, which are reported by themselves.
+  const all = { warn, error() {}, info() {}, debug() {}, verbose() {} };
+  diag.setLogger(all, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
+}
+
+function protocolOf(signal: Signal): Protocol {
+  const known = Object.keys(EXPORTERS[signal]) as Protocol[];
+  const asked = signalVariable(signal, 'PROTOCOL') ?? 'http/protobuf';
+  const protocol = known.find((each) => each === asked);
+  if (!protocol) diag.warn(`the protocol ${asked} is not one of ${known.join(', ')}, using http/protobuf`);
+  return protocol ?? 'http/protobuf';
+}
+
+/** Calls `report` with the result of each batch, which the SDK does not report. */
+function reporting<S extends Signal>(
+  exporter: OtlpExporter<S>,
+  report: (failure: Error | undefined) => void,
+): OtlpExporter<S> {
+  const send = exporter.export.bind(exporter) as SpanExporter['export'];
+  exporter.export = (batch: never, done: Parameters<SpanExporter['export']>[1]) =>
+    send(batch, (result) => {
+      report(result.code === 0 ? undefined : (result.error ?? new Error('export failed')));
+      done(result);
+    });
+  return exporter;
+}
+
+/** Returns a variable of the SDK, which makes a busy loop of an interval or a queue of 0, and of one beyond what a timer takes. */
+export function numberOf(variable: string, fallback: number): number {
+  const value = getNumberFromEnv(variable) ?? fallback;
+  if (value >= 1 && value <= MOST) return value;
+  diag.warn(`${variable} is not a number from 1 to ${MOST}, using ${fallback}`);
+  return fallback;
 }
 
 /** Returns who exports, and the scope of what the program itself exports. */
-export function originOf(
-  { program, version, role, process: instance }: Source,
-  { resource }: OtlpSettings,
-): { readonly resource: Resource; readonly scope: { readonly name: string; readonly version: string } } {
-  const attributes = {
+export function originOf({ program, version, role, process: instance }: Source): {
+  readonly resource: Resource;
+  readonly scope: { readonly name: string; readonly version: string };
+} {
+  const own = resourceFromAttributes({
     'service.name': program,
     'service.version': version,
     ...(instance !== undefined && { 'service.instance.id': instance }),
     'isthmus.role': role,
-    ...resource,
-  };
-  return {
-    resource: defaultResource().merge(resourceFromAttributes(attributes)),
-    scope: { name: 'isthmus', version },
-  };
+  });
+  const given = detectResources({ detectors: [envDetector] });
+  return { resource: defaultResource().merge(own).merge(given), scope: { name: 'isthmus', version } };
 }
 
 /** Ends an SDK, which sends what waits. Never rejects: if the last batch fails, only its exporter reports it. */
-export async function endSdk(sdk: { shutdown(): Promise<void> }, withinMs: number): Promise<void> {
+export async function endSdk(sdk: { shutdown(): Promise<void> }): Promise<void> {
   await within(
     sdk.shutdown().catch(() => {}),
-    withinMs,
+    TELEMETRY.shutdownMs,
   );
-}
-
-/** The collector accepted the batch, but rejected some of its items for good. */
-export class PartlyRejected extends Error {
-  readonly rejected: number;
-
-  constructor(rejected: number, of: number, text = '') {
-    super(`the collector rejected ${rejected} of ${of}: ${text}`);
-    this.rejected = rejected;
-  }
-}
-
-/** A timer may fire this much too early by `performance.now()`, in milliseconds. */
-const TIMER_EARLY_MS = 5;
-
-/**
- * Exports over OTLP/gRPC. If the collector cannot be reached, or asks for a retry, the export is retried until the settings' timeout.
- * Items that the collector rejects make the export fail.
- * @throws TypeError if the URL is invalid
- */
-export function grpcExporter<Batch>(
-  { grpc, timeoutMillis }: Pick<OtlpSettings, 'grpc' | 'timeoutMillis'>,
-  { path, serializer, size }: GrpcMethod<Batch>,
-): Exporter<Batch> {
-  if (!grpc) throw new TypeError('the settings are of another protocol');
-  const calls = new GrpcCalls(grpc, path);
-  const ended = new AbortController();
-  const send = async (batch: Batch) => {
-    const message = serializer.serializeRequest(batch);
-    if (!message) throw new Error('cannot be encoded');
-    const answer = await insist(calls, message, timeoutMillis, ended.signal);
-    const { partialSuccess: partial } = serializer.deserializeResponse(answer);
-    const lost = partial?.rejectedSpans || partial?.rejectedDataPoints;
-    if (lost) throw new PartlyRejected(lost, size(batch), partial?.errorMessage);
-  };
-  return {
-    export(batch, done) {
-      send(batch).then(
-        () => done({ code: 0 }),
-        (error: Error) => done({ code: 1, error }),
-      );
-    },
-    async forceFlush() {},
-    async shutdown() {
-      ended.abort();
-      calls.close();
-    },
-  };
-}
-
-/** Sends a batch, and retries until there is a final answer or the time is up. */
-async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, ended: AbortSignal) {
-  const deadline = performance.now() + timeoutMs;
-  const backoff = new Backoff(TELEMETRY.retryFirstMs, TELEMETRY.retryMostMs);
-  let before: unknown;
-  for (;;) {
-    try {
-      return await calls.send(message, deadline - performance.now());
-    } catch (error) {
-      const pause = backoff.next();
-      const final = error instanceof Refused && !error.retryable;
-      // If the last try ran out of time, the error of the one before it says more.
-      const failure = performance.now() > deadline - TIMER_EARLY_MS ? (before ?? error) : error;
-      if (final || ended.aborted || performance.now() + pause >= deadline) throw failure;
-      before = error;
-      await sleep(pause, undefined, { signal: ended });
-    }
-  }
 }

@@ -28,6 +28,20 @@ export function loadedSdk(source: readonly string[], env: Readonly<Record<string
   return JSON.parse(stdout);
 }
 
+/** Sets variables of the process until the returned object is disposed of. Other OTEL_ variables are unset meanwhile. */
+export function withEnvironment(env: Readonly<Record<string, string | undefined>>): Disposable {
+  const before = { ...process.env };
+  const set = (variables: Readonly<Record<string, string | undefined>>) => {
+    for (const name of Object.keys(process.env)) if (name.startsWith('OTEL_')) delete process.env[name];
+    for (const [name, value] of Object.entries(variables)) if (value !== undefined) process.env[name] = value;
+  };
+  set(env);
+  return {
+    [Symbol.dispose]: () =>
+      set(Object.fromEntries(Object.entries(before).filter(([name]) => name.startsWith('OTEL_')))),
+  };
+}
+
 export const dial: DialRequest = {
   ...request,
   destination: { host: 'fd00::1', port: 443 },

@@ -147,7 +147,8 @@ export async function otlpGrpcReceiver(tls?: ReceiverTls): Promise<OtlpGrpcRecei
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
-    endpoint: `${tls ? 'https' : 'http'}://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    // By name: grpc-js 1.14 takes no address for TLS on Node 26.
+    endpoint: `${tls ? 'https://localhost' : 'http://127.0.0.1'}:${(server.address() as AddressInfo).port}`,
     spans,
     exports,
     async [Symbol.asyncDispose]() {

@@ -1,4 +1,5 @@
-import type { SpanContext, Tracer } from '@opentelemetry/api';
+import { diag, type SpanContext, type Tracer } from '@opentelemetry/api';
+import { getNumberFromEnv, getStringFromEnv } from '@opentelemetry/core';
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
@@ -11,8 +12,8 @@ import {
   type TracerProviderOptions,
 } from '@opentelemetry/sdk-trace';
 import { TELEMETRY } from '../defaults.ts';
-import { endSdk, originOf, otlpExporter } from '../otlp/exporter.ts';
-import type { ExportReport, Source, TraceSettings } from '../otlp/settings.ts';
+import { endSdk, numberOf, type OtlpExporter, originOf } from '../otlp/exporter.ts';
+import type { Source } from '../otlp/settings.ts';
 import type { StartAs } from './spans.ts';
 
 export interface Sdk {
@@ -27,14 +28,17 @@ export interface Sdk {
  * Starts an OpenTelemetry SDK that is not registered with the process-wide API. Spans are queued and sent in batches. If the collector
  * does not accept them and the queue is full, further spans are dropped.
  */
-export async function startSdk(settings: TraceSettings, source: Source, report: ExportReport): Promise<Sdk> {
-  const { resource, scope } = originOf(source, settings);
-  const exporter = await otlpExporter('traces', settings, report);
-  const common: TracerProviderOptions = {
-    resource,
-    spanProcessors: [new BatchSpanProcessor({ exporter, ...settings.batch })],
-  };
-  const provider = new TracerProvider({ ...common, sampler: sampler(settings.sampler) });
+export function startSdk(exporter: OtlpExporter<'traces'>, source: Source): Sdk {
+  const { resource, scope } = originOf(source);
+  const processor = new BatchSpanProcessor({
+    exporter,
+    scheduledDelayMillis: numberOf('OTEL_BSP_SCHEDULE_DELAY', TELEMETRY.spansMs),
+    exportTimeoutMillis: numberOf('OTEL_BSP_EXPORT_TIMEOUT', TELEMETRY.batchExportMs),
+    maxQueueSize: numberOf('OTEL_BSP_MAX_QUEUE_SIZE', TELEMETRY.queuedItems),
+    maxExportBatchSize: numberOf('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', TELEMETRY.batchItems),
+  });
+  const common: TracerProviderOptions = { resource, spanProcessors: [processor] };
+  const provider = new TracerProvider({ ...common, sampler: sampler() });
   const ids = new GivenIds();
   const unsampled = new TracerProvider({ ...common, sampler: new AlwaysOnSampler(), idGenerator: ids });
   const kept = unsampled.getTracer(scope.name, scope.version);
@@ -44,7 +48,7 @@ export async function startSdk(settings: TraceSettings, source: Source, report: 
       ids.given = given;
       return kept.startSpan(name, options, parent);
     },
-    shutdown: () => endSdk(provider, TELEMETRY.shutdownMs),
+    shutdown: () => endSdk(provider),
   };
 }
 
@@ -55,19 +59,17 @@ class GivenIds implements IdGenerator {
   generateSpanId = () => this.given.spanId;
 }
 
-function sampler({ name, ratio }: TraceSettings['sampler']): Sampler {
-  switch (name) {
-    case 'always_on':
-      return new AlwaysOnSampler();
-    case 'always_off':
-      return new AlwaysOffSampler();
-    case 'traceidratio':
-      return new TraceIdRatioBasedSampler(ratio);
-    case 'parentbased_always_on':
-      return new ParentBasedSampler({ root: new AlwaysOnSampler() });
-    case 'parentbased_always_off':
-      return new ParentBasedSampler({ root: new AlwaysOffSampler() });
-    case 'parentbased_traceidratio':
-      return new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) });
-  }
+/** The samplers by the names of OTEL_TRACES_SAMPLER, for traces without a parent, and whether a parent decides for the others. */
+function sampler(): Sampler {
+  const name = getStringFromEnv('OTEL_TRACES_SAMPLER') ?? 'parentbased_always_on';
+  const [, parent, root] = /^(parentbased_)?(always_on|always_off|traceidratio)$/.exec(name) ?? [];
+  if (root === undefined) diag.warn(`OTEL_TRACES_SAMPLER=${name} is unknown, using parentbased_always_on`);
+  const own = rootSampler(root);
+  return root !== undefined && parent === undefined ? own : new ParentBasedSampler({ root: own });
+}
+
+function rootSampler(name: string | undefined): Sampler {
+  if (name === 'always_off') return new AlwaysOffSampler();
+  if (name === 'traceidratio') return new TraceIdRatioBasedSampler(getNumberFromEnv('OTEL_TRACES_SAMPLER_ARG') ?? 1);
+  return new AlwaysOnSampler();
 }

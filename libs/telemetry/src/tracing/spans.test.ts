@@ -12,7 +12,7 @@ import {
 import { ROOT_CONTEXT, SpanKind, type Tracer } from '@opentelemetry/api';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import { openTelemetry } from '../instrument.ts';
-import { request } from '../testing/events.ts';
+import { request, withEnvironment } from '../testing/events.ts';
 import { otlpReceiver } from '../testing/otlp-receiver.ts';
 import { ATTRIBUTES, KINDS, keepDials, spanTracer } from './spans.ts';
 
@@ -32,9 +32,12 @@ interface Case {
 /** Runs one dial of a gateway. Returns the trace context that it passed on, and the spans that the collector got. */
 async function trace(outcome: DialOutcome, { traceparent, sampler, slowMs = SLOW_MS, dial: told = request }: Case) {
   await using receiver = await otlpReceiver();
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_TRACES_SAMPLER: sampler };
+  using _environment = withEnvironment({
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+    OTEL_TRACES_SAMPLER: sampler,
+    OTEL_TRACES_SAMPLER_ARG: '0',
+  });
   const { tracer, shutdown } = await openTelemetry({
-    env: { ...env, OTEL_TRACES_SAMPLER_ARG: '0' },
     ...{
       program: 'frontend-gw',
       version: '1',
