@@ -10,6 +10,7 @@ import { tenantSchema, tenantSchemaJson } from '../libs/admission/src/json-schem
 import { flagsMarkdown } from '../libs/flags/src/help.ts';
 import { metricsMarkdown } from '../libs/telemetry/src/metrics/markdown.ts';
 import { tenantCrd } from '../libs/tenants-sync/src/crd.ts';
+import { commandsMarkdown } from './lib/commands-page.mjs';
 import { stamped } from './lib/version.mjs';
 import { filesBelow, ROOT } from './lib/workspace.mjs';
 
@@ -17,7 +18,11 @@ const PROTO = join(ROOT, 'libs', 'proto');
 const GENERATED = join('libs', 'proto', 'src', 'gen');
 
 /** Pages, and what generates the sections of each. What stands before the first is written by hand. */
-const SECTIONS = { 'docs/FLAGS.md': flagsMarkdown, 'docs/METRICS.md': metricsMarkdown };
+const SECTIONS = {
+  'docs/COMMANDS.md': commandsMarkdown,
+  'docs/FLAGS.md': flagsMarkdown,
+  'docs/METRICS.md': metricsMarkdown,
+};
 
 /** Files of the chart, and what each is a copy of. Links would do, but an archive or a patch of the repository may lose them. */
 const COPIES = [

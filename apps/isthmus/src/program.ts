@@ -29,7 +29,7 @@ import { folded } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
 /** By the headings of --help. */
-const GROUPS: readonly (readonly [heading: string, commands: readonly Definition[]])[] = [
+export const GROUPS: readonly (readonly [heading: string, commands: readonly Definition[]])[] = [
   ['See what is there:', [status, tenants, agents, hubs, tunnels, cuts, events, watch]],
   ['Find out why:', [check, explain, dial, diag]],
   ['Change a running plane:', [drain, kick, quarantine, config, logLevel]],
@@ -41,7 +41,7 @@ export const COMMANDS: readonly Definition[] = GROUPS.flatMap(([, commands]) => 
 
 const ABOUT = `Shows and operates an Isthmus plane. It asks one gateway or hub for the list of members, then asks all of them.`;
 
-const EXIT_STATUS = `
+export const EXIT_STATUS = `
 Exit status:
   0  done, and all is well
   1  something is wrong: a check or a dial failed
