@@ -132,5 +132,5 @@ export {
   isNetwork,
   type ProcessName,
 } from './sessions.ts';
-export { firstCause, idleFor, Splice } from './splice.ts';
+export { closesInOrder, firstCause, idleFor, Splice } from './splice.ts';
 export { type Carried, Tunnel, TunnelTable } from './tunnel.ts';

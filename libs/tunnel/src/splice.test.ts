@@ -64,9 +64,9 @@ function pair(options: { caller?: object; destination?: object } = {}) {
 }
 
 /** Fails a side, and waits until it has closed. */
-function failed(peer: Peer): Promise<unknown> {
+function failed(peer: Peer, failure = new Error('connection reset by peer')): Promise<unknown> {
   const closed = new Promise((resolve) => peer.once('close', resolve));
-  peer.destroy(new Error('connection reset by peer'));
+  peer.destroy(failure);
   return closed;
 }
 
@@ -245,6 +245,34 @@ test('a lost session is blamed on neither side', async () => {
   const lost = new SessionLost('agent a1: connection closed');
   destination.destroy(lost);
   assert.deepEqual(await splice.done, { how: 'cut', by: 'path', error: lost });
+});
+
+test('a session that is lost after its destination has ended takes nothing from the caller, who gets all of it in order', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  caller.stall();
+  destination.say('the answer');
+  destination.push(null);
+  await once(destination, 'end');
+  await failed(destination, new SessionLost('agent a1: connection closed'));
+  t.mock.timers.tick(500);
+  assert.equal(caller.destroyed, false, 'it still reads');
+  caller.resumeReading();
+  await once(caller, 'finish');
+  t.mock.timers.tick(500);
+  assert.deepEqual(await splice.done, { how: 'closed', by: 'destination' });
+  assert.deepEqual([caller.received, caller.aborted], [['the answer'], undefined]);
+  t.mock.timers.reset();
+});
+
+test('a session that is lost after its caller has ended, and before its destination has, is a cut', async () => {
+  const { caller, destination, splice } = pair();
+  caller.push(null);
+  await once(destination, 'finish');
+  const lost = new SessionLost('agent a1: connection closed');
+  await failed(destination, lost);
+  assert.deepEqual(await splice.done, { how: 'cut', by: 'path', error: lost });
+  assert.equal(caller.aborted, lost);
 });
 
 test('a side that ended before the splice began ends the tunnel', async () => {

@@ -3,7 +3,7 @@ import { type Deadlines, type Due, deadlines } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { Joint, JointOptions, TunnelEnd, TunnelOutcome, TunnelSide } from './dial.ts';
 import { type EndUser, type UsedEnd, UsedStream } from './end.ts';
-import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled } from './errors.ts';
+import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled, SessionLost } from './errors.ts';
 import { type ByteMeter, FlowGate } from './limits/byte-meter.ts';
 
 /**
@@ -15,6 +15,15 @@ export function firstCause(before: TunnelOutcome, outcome: TunnelOutcome, answer
   if (before.how !== 'closed' || outcome.how === 'closed') return before;
   if (outcome.how === 'cut' && before.by === 'caller' && !answered) return outcome;
   return { how: 'failed', by: before.by, error: outcome.error };
+}
+
+/**
+ * Whether a side that closes takes nothing from the other, because it had sent everything before. That is not so if the plane cuts it, but it is if
+ * only the way to a destination is lost.
+ */
+export function closesInOrder(side: TunnelSide, ended: boolean, failure: Error | undefined): boolean {
+  if (failure instanceof SessionLost) return ended && side === 'destination';
+  return ended && !(failure instanceof PlaneEnded);
 }
 
 /** What an idle tunnel has not done for a while. Times are milliseconds of `performance.now()`. */
@@ -180,8 +189,7 @@ export class Splice implements Joint, Due {
   /** A side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
   closed(gone: Side, failure: Error | undefined): void {
     const { side, other } = gone;
-    // Nothing is lost if a side goes away that had sent everything: its end is no cut then.
-    const orderly = gone.ended && !(failure instanceof PlaneEnded);
+    const orderly = closesInOrder(side, gone.ended, failure);
     // A side may close while it is cut, before the other one is.
     if (!orderly && !this.#cut) this.#fail(gone, failure ?? new Error(`${side} went away`));
     if (other.open) {

@@ -155,6 +155,18 @@ describe('a relay', () => {
     assert.equal(gateway.usable, true);
   });
 
+  test('a link that is lost after its destination has ended takes nothing from the caller', async () => {
+    const { gateway, tunnels, outcomes, agent } = await hub();
+    const port = await destination((socket) => void socket.resume().end('the answer'));
+    const answer = await gateway.dial(request(port));
+    assert.equal(String(await readAll(answer)), 'the answer');
+    const failure = closed(answer);
+    agent.hubSocket.destroy();
+    await tunnels.idle();
+    assert.deepEqual(outcomes, ['closed by destination: ']);
+    assert.equal(await failure, undefined);
+  });
+
   test('what came ahead of the answer is passed on, and so is the end of a caller that has sent everything', async () => {
     const asked = Promise.withResolvers<void>();
     const answers = Promise.withResolvers<void>();

@@ -1,6 +1,7 @@
 import { compact, guarding, memory } from '@isthmus/runtime';
 import {
   type CutBy,
+  closesInOrder,
   type Due,
   deadlines,
   FlowGate,
@@ -165,8 +166,8 @@ export class Relay implements Joint, Due {
   /** A side's stream is over. After a clean end, the other side still gets what was written to it; otherwise it is aborted. */
   closed(gone: Side, failure: Error | undefined): void {
     const { at, other } = gone;
-    // Nothing is lost if a side goes away that had sent everything: its end is no cut then.
-    const orderly = gone.ended && !(failure instanceof PlaneEnded);
+    // Where a carrier is only passed on, the halves say what its loss means.
+    const orderly = closesInOrder(at, gone.ended, failure) && !(this.passesOn && failure instanceof SessionLost);
     // A side may close while it is cut, before the other one is.
     if (!orderly && !this.#cut) this.#fail(gone, failure ?? new Error(`${at} went away`));
     if (!other.open) this.#over();
