@@ -97,6 +97,13 @@ export const TUNNEL = {
    * Only busy ones need so long.
    */
   togetherMs: 500,
+  /** What the death of a process closes, its peers notice within this time, unless they are busy: its tunnels then end at once. */
+  sameMomentMs: 100,
+  /**
+   * How long a process whose connections ended within `togetherMs`, and not in the same moment, may take to come back before it counts as dead. One
+   * that lives connects again at once: that takes a handshake, and the registry's word of it.
+   */
+  backAtOnceMs: 1500,
   /**
    * How long a gateway's end of a tunnel waits for a new way, if the agent seems to have closed its connection. An agent that is alive
    * connects again after a second or two. `--resume-timeout` bounds it.

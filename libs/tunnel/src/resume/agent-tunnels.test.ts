@@ -11,7 +11,21 @@ const DIALLED = { tenant: 'acme', destination: { host: 'db.svc', port: 5432 }, c
 /** An agent with a tunnel of tenant acme. */
 function agent() {
   const time = { ms: 0 };
-  const clock = { now: () => time.ms, random: () => 0.5, after: () => () => {} };
+  let timers: { at: number; run: () => void }[] = [];
+  const after = (ms: number, run: () => void) => {
+    const timer = { at: time.ms + ms, run };
+    timers.push(timer);
+    return () => {
+      timers = timers.filter((other) => other !== timer);
+    };
+  };
+  const passes = (ms: number) => {
+    time.ms += ms;
+    const due = timers.filter(({ at }) => at <= time.ms);
+    timers = timers.filter((timer) => !due.includes(timer));
+    for (const { run } of due) run();
+  };
+  const clock = { now: () => time.ms, random: () => 0.5, after };
   const tunnels = new AgentTunnels({ timeoutMs: 15_000, budget: new SharedBudget(0) }, clock);
   const first = new RecordingCarrier();
   let ticket: ResumeTicket | undefined;
@@ -38,10 +52,10 @@ function agent() {
         return next;
       },
     );
-    return { told: next.told, answer };
+    return { told: next.told, answer, carrier: next };
   };
   const write = (text: string) => void end.half?.write(Buffer.from(text));
-  return { time, tunnels, end, first, secret, attach, told, write };
+  return { time, passes, tunnels, end, first, secret, attach, told, write };
 }
 
 const refused = (final: boolean, message: RegExp) => (error: unknown) =>
@@ -144,4 +158,25 @@ test('a link that its own gateway has closed counts as that gateway hanging up',
   tunnels.hungUp(CLOSED, links[0]);
   tunnels.unlinked(links[1], CLOSED);
   assert.equal(tunnels.size, 0);
+});
+
+test('a gateway that lost its hubs soon after each other goes on with its tunnels if it is back in time', () => {
+  for (const back of [true, false]) {
+    const { tunnels, told, first, passes, attach, write } = agent();
+    const links = [{}, {}] as const;
+    for (const link of links) tunnels.linked(link);
+    write('hello');
+    first.user?.lost(first, new SessionLost('the way was lost'));
+    tunnels.hungUp(CLOSED, links[0]);
+    passes(400);
+    tunnels.hungUp(CLOSED, links[1]);
+    passes(1400);
+    if (back) {
+      const { carrier } = attach();
+      assert.deepEqual(carrier.told, ['data hello']);
+      carrier.user?.mark(carrier, { taken: 5 });
+    }
+    passes(10_000);
+    assert.deepEqual([tunnels.size, told], back ? [1, []] : [0, ['over: the gateway has closed all its connections']]);
+  }
 });

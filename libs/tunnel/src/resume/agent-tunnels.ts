@@ -136,7 +136,7 @@ export class AgentTunnels {
 
   constructor(options: ResumeOptions, clock: Clock = systemClock) {
     this.#halves = halvesOf(options, clock);
-    this.#gateways = new GatewayProcesses(clock, (gateway) => this.#endOf(gateway));
+    this.#gateways = new GatewayProcesses(clock, (gateway, afterMs) => this.#endOf(gateway, afterMs));
   }
 
   get size(): number {
@@ -175,9 +175,13 @@ export class AgentTunnels {
     return tunnel;
   }
 
-  #endOf(gateway: string): void {
+  #endOf(gateway: string, afterMs: number): void {
     const reason = new SessionLost('the gateway has closed all its connections', { by: 'gateway' });
-    for (const tunnel of [...this.#tunnels.values()]) if (tunnel.gatewayInstance === gateway) tunnel.abort(reason);
+    for (const tunnel of [...this.#tunnels.values()]) {
+      if (tunnel.gatewayInstance !== gateway) continue;
+      if (afterMs === 0) tunnel.abort(reason);
+      else if (!tunnel.attached) tunnel.expireAfter(afterMs, reason);
+    }
   }
 
   /**

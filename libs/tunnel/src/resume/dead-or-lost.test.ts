@@ -54,7 +54,7 @@ test('an agent that closes all its sessions in the same moment is dead', () => {
   const { time, known, hangsUp, end } = agent('s1', 's2', 's3');
   hangsUp('s1');
   hangsUp('s2');
-  time.ms += 400;
+  time.ms += 100;
   assert.equal(end(), undefined);
   hangsUp('s3');
   assert.equal(end(), 'agent a has closed all its connections');
@@ -91,6 +91,20 @@ test('it may live if it had only one', () => {
   assert.equal(end(), undefined);
 });
 
+test('one that lost all its sessions soon after each other has a moment to come back', () => {
+  for (const back of [true, false]) {
+    const { time, hangsUp, comes, end } = agent('s1', 's2');
+    hangsUp('s1');
+    time.ms += 101;
+    hangsUp('s2');
+    time.ms += 1499;
+    assert.equal(end(), undefined);
+    if (back) comes('s1');
+    time.ms += 1;
+    assert.equal(end(), back ? undefined : 'agent a has closed all its connections');
+  }
+});
+
 test('it lives if it comes back', () => {
   const { hangsUp, comes, end } = agent('s1', 's2');
   hangsUp('s1');
@@ -119,7 +133,9 @@ test('it lives beside another process that came long before', () => {
 function watching(...names: string[]) {
   const time = { ms: 0 };
   const dead: string[] = [];
-  const gateways = new GatewayProcesses({ now: () => time.ms }, (gateway) => dead.push(gateway));
+  const gateways = new GatewayProcesses({ now: () => time.ms }, (gateway, afterMs) => {
+    dead.push(afterMs === 0 ? gateway : `${gateway} after ${afterMs} ms`);
+  });
   const links = new Map(names.map((name) => [name, {}]));
   for (const link of links.values()) gateways.came(link);
   const link = (name: string) => links.get(name) as object;
@@ -156,6 +172,14 @@ test('it may live if it hung up on one hub long before the other', () => {
   assert.deepEqual(dead, []);
   report('h1');
   assert.deepEqual(dead, ['g1']);
+});
+
+test('one that hung up on its hubs soon after each other has a moment to come back', () => {
+  const { time, dead, report } = watching('h1', 'h2');
+  report('h1');
+  time.ms = 101;
+  report('h2');
+  assert.deepEqual(dead, ['g1 after 1500 ms']);
 });
 
 test('a server that was gateway and hub counts by the link that went with it', () => {

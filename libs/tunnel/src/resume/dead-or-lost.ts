@@ -5,19 +5,23 @@ import type { AgentSession, AgentSessions, ProcessName } from '../sessions.ts';
 
 /*
  * Whether the process at a tunnel's far end is dead, or only a connection to it is lost. A process that dies closes all its connections at
- * the same moment. A process that is alive loses one connection, or loses several that it did not close itself.
+ * the same moment. A process that is alive loses one connection, or loses several that it did not close itself. If it loses all soon after
+ * each other, it is back at once.
  */
 
 const NEVER = Number.NEGATIVE_INFINITY;
 
 /**
- * Whether a process without a connection is dead. All times are in milliseconds of one clock.
+ * How long after the end of its last connection a process counts as dead, if it is not back. All times are in milliseconds of one clock.
  * @param goneAt when its last connection ended
  * @param severalUntil until when it had more than one
  * @param hungUpAt when it last closed one itself: no word, and no reset on the way
+ * @returns undefined if it seems to live
  */
-function isDead(goneAt: number, severalUntil: number, hungUpAt: number): boolean {
-  return areTogether(goneAt, severalUntil) && areTogether(goneAt, hungUpAt);
+function deadAfter(goneAt: number, severalUntil: number, hungUpAt: number): number | undefined {
+  const earlier = Math.min(severalUntil, hungUpAt);
+  if (!areTogether(goneAt, earlier)) return undefined;
+  return goneAt - earlier <= TUNNEL.sameMomentMs ? 0 : TUNNEL.backAtOnceMs;
 }
 
 /** Whether something happened in the moment of a loss, or after it. */
@@ -101,7 +105,8 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     const goneAt = this.sessions().length > 0 ? undefined : this.#goneAt;
     if (goneAt === undefined) return undefined;
     const restarted = areTogether(goneAt, this.#otherAt);
-    if (!restarted && !isDead(goneAt, this.#severalUntil, this.#hungUpAt)) return undefined;
+    const ms = restarted ? 0 : deadAfter(goneAt, this.#severalUntil, this.#hungUpAt);
+    if (ms === undefined || this.#clock.now() < goneAt + ms) return undefined;
     const what = restarted ? 'has restarted' : 'has closed all its connections';
     return new SessionLost(`agent ${this.name.agentId} ${what}`, { by: 'agent', cause: loss });
   }
@@ -132,13 +137,13 @@ interface Report {
 /** The processes of gateways, seen from an agent. Their connections are those that the agent's hubs report as lost. */
 export class GatewayProcesses {
   readonly #clock: Pick<Clock, 'now'>;
-  readonly #dead: (gateway: string) => void;
+  readonly #dead: (gateway: string, afterMs: number) => void;
   readonly #links = new Set<object>();
   /** By gateway: what hubs have reported, by the link to each. */
   readonly #reports = new Map<string, Map<object, Report>>();
 
-  /** @param dead called for each gateway that is dead */
-  constructor(clock: Pick<Clock, 'now'>, dead: (gateway: string) => void) {
+  /** @param dead called for each gateway that counts as dead if it is not back so many milliseconds later */
+  constructor(clock: Pick<Clock, 'now'>, dead: (gateway: string, afterMs: number) => void) {
     this.#clock = clock;
     this.#dead = dead;
   }
@@ -159,11 +164,12 @@ export class GatewayProcesses {
     const reports = getOrPut(this.#reports, gateway, () => new Map<object, Report>());
     reports.set(link, { at: now, reset });
     if ([...this.#links].some((each) => !reports.has(each))) return;
-    const severalUntil = reports.size > 1 ? now : NEVER;
-    const hungUp = [...reports.values()].filter((report) => !report.reset);
-    if (!isDead(now, severalUntil, Math.max(...hungUp.map(({ at }) => at)))) return;
+    const others = [...reports].filter(([other]) => other !== link).map(([, { at }]) => at);
+    const hungUp = [...reports.values()].filter((each) => !each.reset).map(({ at }) => at);
+    const ms = deadAfter(now, Math.max(NEVER, ...others), Math.max(NEVER, ...hungUp));
+    if (ms === undefined) return;
     this.#reports.delete(gateway);
-    this.#dead(gateway);
+    this.#dead(gateway, ms);
   }
 
   #forget(now: number): void {

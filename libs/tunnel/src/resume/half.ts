@@ -328,7 +328,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     this.carrier = undefined;
     this.#writerWaits = true;
     this.#awaitsTurn = false;
-    this.#expireAfter(waitAfter(reason, this.farSide, this.halves.timeoutMs), reason);
+    this.expireAfter(waitAfter(reason, this.farSide, this.halves.timeoutMs), reason);
     this.onDetached(reason);
   }
 
@@ -447,10 +447,12 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     if (this.#state === 'running') this.#deadline = undefined;
   }
 
-  /** Ends the half after this time, unless the other half is heard before. */
-  #expireAfter(ms: number, reason?: Error): void {
-    this.#deadline ??= { at: this.halves.clock.now() + ms, ...(reason && { reason }) };
-    this.#remindAt(this.#deadline.at);
+  /** Ends the half after this time, or when it would end anyway, unless the other half is heard before. */
+  expireAfter(ms: number, reason?: Error): void {
+    const at = this.halves.clock.now() + ms;
+    if (at >= (this.#deadline?.at ?? Number.POSITIVE_INFINITY)) return;
+    this.#deadline = { at, ...(reason && { reason }) };
+    this.#remindAt(at);
   }
 
   /** Unless it is reminded sooner. */
@@ -503,7 +505,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     const incoming = this.incoming;
     if (this.#state !== 'running' || !carrier || !this.outgoing.done || !incoming.done) return false;
     this.#state = 'complete';
-    this.#expireAfter(this.halves.timeoutMs);
+    this.expireAfter(this.halves.timeoutMs);
     const last = incoming.untold > 0 ? this.newestMark : undefined;
     incoming.told = incoming.takenWithEnd;
     carrier.end(last);
