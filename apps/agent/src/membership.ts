@@ -41,12 +41,6 @@ export function updated(report: Report | undefined, message: MembershipMessage, 
   return { hubs, current: message.current, until: now + TRANSPORT.membershipTtlMs };
 }
 
-/** Whether a message says nothing but that a report, which has not expired, still holds. */
-export function isRenewal({ current, until }: Report, message: MembershipMessage, now: number): boolean {
-  if (message.type === 'membership' || now >= until) return false;
-  return message.current === current && message.changed.length + message.gone.length === 0;
-}
-
 /** @param last the report of the link that ended last, for when no link has reported any hub */
 export function membershipOf(reports: readonly Report[], last: Report | undefined, now: number): KnownHubs {
   const holds = ({ until }: Report) => now < until;
@@ -107,41 +101,27 @@ export interface Known extends Pick<AgentOptions, 'agentId' | 'zone' | 'sessionC
   readonly membership: KnownHubs;
 }
 
-interface Assessment {
-  /** How many distinct servers to be connected to. */
-  readonly wanted: number;
-  /** Hubs of the plane that accept agents and are not connected, best first. */
-  readonly candidates: readonly HubMember[];
-  /** Those of them that should be connected, in place of `displaced`. */
-  readonly better: readonly HubMember[];
-  /** Sessions with hubs of the plane that should not be connected: first those without tunnels, then the worst. */
-  readonly displaced: readonly Held[];
-}
-
 /**
- * Compares an agent's sessions with what they should be. Within a plane, any hub reaches all gateways, so a few hubs are enough: the
- * first by `ranking`. Servers without a plane must all be connected.
+ * Says which slots should be filled: how many distinct servers are `wanted`, and of a plane's hubs that are not connected the `candidates`, best
+ * first, and those that are `better` than sessions that they should replace, the `displaced`: first those without tunnels, then the worst.
+ * Within a plane, any hub reaches all gateways, so a few hubs are enough: the first by `ranking`. Servers without a plane must all be connected.
  */
-export function assess(known: Known): Assessment {
+export function assess(known: Known) {
   const { sessionCount, serverCount, sessions, membership } = known;
   const ranked = ranking(known, membership.hubs);
   const connected = new Set(sessions.map(({ serverId }) => serverId));
-  const isNew = ({ hubId }: HubMember) => !connected.has(hubId);
-  const candidates = ranked.filter(isNew);
+  const candidates = ranked.filter(({ hubId }) => !connected.has(hubId));
   if (!isInPlane(sessions)) return { wanted: Math.max(1, serverCount), candidates, better: [], displaced: [] };
   const live = Math.max(1, ranked.length);
   const wanted = sessionCount === 'all' ? live : Math.min(sessionCount, live);
   const rank = new Map(ranked.map(({ hubId }, index) => [hubId, index]));
   // A hub that no hub lists has rank 0: its link is alive, which outranks a registry that does not know it.
   const rankOf = ({ serverId }: Held) => rank.get(serverId) ?? 0;
-  return {
-    wanted,
-    candidates,
-    better: ranked.slice(0, wanted).filter(isNew),
-    displaced: sessions
-      .filter((session) => session.plane !== '' && rankOf(session) >= wanted)
-      .sort((a, b) => Number(a.open > 0) - Number(b.open > 0) || rankOf(b) - rankOf(a)),
-  };
+  const displaced = sessions
+    .filter((session) => session.plane !== '' && rankOf(session) >= wanted)
+    .sort((a, b) => Number(a.open > 0) - Number(b.open > 0) || rankOf(b) - rankOf(a));
+  const better = ranked.slice(0, wanted).filter((hub) => candidates.includes(hub));
+  return { wanted, candidates, better, displaced };
 }
 
 export function isInPlane(sessions: readonly Held[]): boolean {

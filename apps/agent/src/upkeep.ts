@@ -1,13 +1,11 @@
 import { type Clock, guarding } from '@isthmus/runtime';
-import type { HubMember, MembershipMessage } from '@isthmus/transport';
-import { formatDestination, type PlaneEvents } from '@isthmus/tunnel';
+import type { MembershipMessage } from '@isthmus/transport';
+import type { PlaneEvents } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
 import {
   assess,
-  type Held,
   isInPlane,
-  isRenewal,
   type Known,
   type KnownHubs,
   membershipOf,
@@ -15,29 +13,13 @@ import {
   silent,
   updated,
 } from './membership.ts';
-import {
-  type Attempt,
-  ConfiguredServer,
-  hubPlaceOf,
-  Reconnect,
-  type Resolve,
-  serverAddressOf,
-  type Target,
-} from './reconnect.ts';
+import { type Choice, type Link, type Resolve, Slots, type Target } from './slots.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
+type Flags = 'agentId' | 'zone' | 'sessionCount' | 'server' | 'syncForever';
+
 export interface UpkeepOptions
-  extends Pick<
-    AgentOptions,
-    | 'agentId'
-    | 'zone'
-    | 'sessionCount'
-    | 'server'
-    | 'syncInterval'
-    | 'syncIntervalCap'
-    | 'syncForever'
-    | 'rebalanceTime'
-  > {
+  extends Pick<AgentOptions, Flags | 'syncInterval' | 'syncIntervalCap' | 'rebalanceTime'> {
   /** How many servers without a plane there are. */
   readonly serverCount: (uplinks: readonly Uplink[]) => number;
   readonly resolve: Resolve;
@@ -51,35 +33,12 @@ export interface UpkeepOptions
   readonly clock: Clock;
 }
 
-/** A connection, from the attempt to its end. */
-interface ServerLink {
-  /** Its address, once that is known. */
-  place: string;
-  /** When the attempt began, then when the session did. */
-  since: number;
-  report?: Report;
-  /** Unset while it is an attempt. */
-  uplink?: Uplink;
-}
-
-/** What to do next. */
-interface Step {
-  /** Start connecting there. */
-  readonly connect?: Target;
-  /** When to look again unless something happens, in milliseconds. */
-  readonly again: number;
-}
-
 /** Keeps an agent connected to the right number of servers, and to the right ones: looks again whenever something happened. */
 export class Upkeep {
   readonly #options: UpkeepOptions;
-  readonly #reconnect: Reconnect;
-  readonly #links = new Set<ServerLink>();
-  /** The report of the link that ended last, and the plane of its hub. */
-  #lastReport: Report | undefined;
-  #lastPlane = '';
-  /** Those whose turn is next first. */
-  #servers: readonly ConfiguredServer[];
+  readonly #slots: Slots;
+  /** The last report of a link that has ended, and the plane of its hub. */
+  #last: { readonly report: Report; readonly plane: string } | undefined;
   readonly #stopping = new AbortController();
   #cancel = () => {};
   /** After a defect, check again, because nothing else may trigger it. */
@@ -89,20 +48,14 @@ export class Upkeep {
   });
 
   constructor(options: UpkeepOptions) {
-    const { clock, resolve, server } = options;
     this.#options = options;
-    this.#reconnect = new Reconnect(options);
-    // Agents that are configured alike do not all begin with the same one.
-    const first = Math.floor(clock.random() * server.hosts.length);
-    this.#servers = [...server.hosts.slice(first), ...server.hosts.slice(0, first)].map(
-      (host) => new ConfiguredServer(host, server.port, resolve),
-    );
+    this.#slots = new Slots(options);
     this.look();
   }
 
   /** Includes those that are leaving. */
   get uplinks(): readonly Uplink[] {
-    return [...this.#links].flatMap(({ uplink }) => uplink ?? []);
+    return [...this.#slots.links].flatMap(({ uplink }) => uplink ?? []);
   }
 
   /** How many servers it wants to be connected to. */
@@ -125,53 +78,39 @@ export class Upkeep {
     this.#options.events.emit('server:known', wanted);
     // Better hubs have replaced these, and gateways can know of those.
     const surplus = membership.registry === 'answers' ? Math.max(0, sessions.length - wanted) : 0;
-    const replaced = displaced.slice(0, surplus);
+    const [replaced, others] = [displaced.slice(0, surplus), displaced.slice(surplus)];
     for (const uplink of replaced) uplink.leave();
     const missing = wanted - (sessions.length - replaced.length);
     // Within a plane, an agent hears of every hub.
     const seeks = missing <= 0 && this.#options.syncForever && !isInPlane(sessions);
-    const { connect, again } =
-      missing > 0 || seeks
-        ? this.#fill(known, missing, seeks ? [] : candidates)
-        : this.#move(membership, better, displaced.slice(surplus), -missing);
-    if (connect) this.#guarded(() => this.#attempt(connect))();
-    this.#lookIn(Math.min(this.#options.syncIntervalCap, again));
+    // Times to move that were drawn while nothing may move would all have passed when something may.
+    const mayMove = missing <= 0 && !seeks && others.length > 0 && membership.registry !== 'away';
+    const busy = others.every(({ open }) => open > 0);
+    const moves = this.#slots.toMove(mayMove ? better : [], busy);
+    if (missing > 0 || seeks) {
+      const connected = sessions.length > 0;
+      // Each server without a plane serves its own callers, who wait for their agents.
+      const herd = isInPlane(sessions);
+      // Hubs of an old report may be many and all gone.
+      const configuredFirst = membership.stale && this.#slots.connecting.every(({ via }) => !via);
+      const hubs = seeks ? [] : candidates;
+      this.#connect(this.#slots.toFill(hubs, { missing, connected, herd, configuredFirst }));
+    } else {
+      this.#slots.anew();
+      // One after the other: the last one is done when what it displaced is leaving.
+      const settled = membership.registry === 'answers' && missing === 0 && this.#slots.connecting.length === 0;
+      this.#connect(settled ? moves : [], moves.length > 0 && busy ? AGENT.lookEveryMs : undefined);
+    }
   }
 
-  /** Connects to one more server. */
-  #fill({ sessions, membership }: Known, missing: number, hubs: readonly HubMember[]): Step {
-    const reconnect = this.#reconnect;
-    reconnect.plan([]);
-    const connected = sessions.length > 0;
-    // Each server without a plane serves its own callers, who wait for their agents.
-    const again = reconnect.wait(missing, connected, isInPlane(sessions));
-    if (again > 0) return { again };
-    // Hubs of an old report may be many and all gone.
-    const configuredFirst = membership.stale && reconnect.pending.every(({ configured }) => !configured);
-    const targets = reconnect.targets(hubs, this.#servers, connected, configuredFirst);
-    const connect = targets.find(({ wait }) => wait <= 0);
-    return connect ? { connect, again: AGENT.youngAttemptMs } : { again: Math.min(...targets.map(({ wait }) => wait)) };
-  }
-
-  /** Connects to a better hub whose time has come. */
-  #move({ registry }: KnownHubs, better: readonly HubMember[], displaced: readonly Held[], surplus: number): Step {
-    const reconnect = this.#reconnect;
-    reconnect.anew();
-    // Times that were drawn while nothing may move would all have passed when something may.
-    reconnect.plan(displaced.length > 0 && registry !== 'away' ? better : []);
-    if (displaced.length === 0 || registry !== 'answers') return { again: Number.POSITIVE_INFINITY };
-    const busy = displaced.every(({ open }) => open > 0);
-    const hub = better.find((hub) => reconnect.moveWait(hub, busy) <= 0);
-    if (!hub)
-      return { again: busy ? AGENT.lookEveryMs : Math.min(...better.map((hub) => reconnect.moveWait(hub, busy))) };
-    // One after the other: the last one is done when what it displaced is leaving.
-    if (reconnect.pending.length > 0 || surplus > 0) return { again: AGENT.lookEveryMs };
-    const place = hubPlaceOf(hub);
-    const [configured] = this.#servers as [ConfiguredServer];
-    const again = place === undefined ? configured.wait(reconnect) : reconnect.addresses.wait(place);
-    if (again > 0) return { again };
-    const target = place === undefined ? { place: configured.place, configured } : { place };
-    return { connect: { ...target, better: hub }, again: AGENT.youngAttemptMs };
+  /** Connects to the best whose time has come, and looks again when that of another comes. @param most in milliseconds */
+  #connect(choices: readonly Choice[], most = this.#options.syncIntervalCap): void {
+    const now = this.#now;
+    const next = choices.find(({ from }) => from <= now);
+    if (next) this.#guarded(() => this.#attempt(next))();
+    const again = this.#slots.connecting.length > 0 ? AGENT.youngAttemptMs : most;
+    const soonest = next ? again : Math.min(again, ...choices.map(({ from }) => from - now));
+    this.#lookIn(Math.min(this.#options.syncIntervalCap, soonest));
   }
 
   /** @param wait in milliseconds */
@@ -196,18 +135,14 @@ export class Upkeep {
 
   get #known(): Known {
     const sessions = this.#staying;
-    return {
-      ...this.#options,
-      sessions,
-      membership: this.#membership,
-      serverCount: this.#options.serverCount(sessions),
-    };
+    const serverCount = this.#options.serverCount(sessions);
+    return { ...this.#options, sessions, membership: this.#membership, serverCount };
   }
 
   get #membership(): KnownHubs {
     // What an attempt hears before it is adopted may come from a stranger.
-    const reports = [...this.#links].flatMap(({ report, uplink }) => (uplink && report) ?? []);
-    return membershipOf(reports, this.#lastReport, this.#now);
+    const reports = [...this.#slots.links].flatMap(({ report, uplink }) => (uplink && report) ?? []);
+    return membershipOf(reports, this.#last?.report, this.#now);
   }
 
   get #now(): number {
@@ -215,75 +150,61 @@ export class Upkeep {
   }
 
   async #attempt(target: Target): Promise<void> {
-    const attempt = this.#reconnect.begin(target, this.#connected);
-    const link: ServerLink = { place: target.place, since: attempt.since };
-    this.#links.add(link);
+    const link = this.#slots.begin(target, this.#connected);
     try {
-      const server = await this.#serverOf(attempt);
-      link.place = formatDestination({ host: server.address, port: server.port });
-      const uplink = await this.#options.connect(server, {
+      const uplink = await this.#options.connect(await this.#slots.addressOf(link), {
         membership: (message) => this.#hear(link, message),
         leave: () => this.#lost(link, true),
-        timeout: attempt.timeout,
+        timeout: link.timeout,
         signal: this.#stopping.signal,
       });
-      const other = this.#ofAnotherPlane(uplink, attempt);
-      if (other) {
-        uplink.destroy(other);
-        throw other;
-      }
-      const refusal = this.#refusal(uplink, attempt);
-      if (refusal === undefined) this.#adopt(uplink, link);
+      const stranger = this.#strange(uplink, link);
+      const refusal = stranger ?? this.#refusal(uplink, link);
+      if (!refusal) this.#adopt(uplink, link);
       else {
-        this.#end(link);
-        uplink.destroy(new Error(refusal));
-        if (attempt.better || attempt.configured) this.#reconnect.missed(attempt, isInPlane(this.#staying));
-        // Otherwise nothing would keep it from asking there again at once.
-        else this.#reconnect.failed(attempt, link.place, this.#connected);
+        uplink.destroy(refusal);
+        if (stranger) throw stranger;
+        this.#slots.missed(link, isInPlane(this.#staying));
+        this.#slots.links.delete(link);
       }
     } catch (error) {
-      this.#end(link);
-      if (!this.#stopped) this.#failed(attempt, link.place, error as NodeJS.ErrnoException);
-    } finally {
-      this.#reconnect.end(attempt);
+      this.#slots.links.delete(link);
+      if (!this.#stopped) {
+        this.#slots.failed(link, this.#connected, (error as NodeJS.ErrnoException).code === 'ECONNREFUSED');
+        this.#options.events.emit('server:failure', link.at.place, 'connecting', error as Error);
+      }
     }
     this.look();
   }
 
-  async #serverOf({ place, configured, calm }: Attempt): Promise<ServerAddress> {
-    if (!configured) return serverAddressOf(place);
-    this.#servers = [...this.#servers.filter((other) => other !== configured), configured];
-    return configured.next(this.#reconnect, calm);
-  }
-
   /** Of two connections to a server the older one stays, as servers expect it. */
-  #refusal({ serverId }: Uplink, { better }: Attempt): string | undefined {
-    if (this.#stopped) return 'agent stops';
+  #refusal({ serverId }: Uplink, { better }: Link): Error | undefined {
+    if (this.#stopped) return new Error('agent stops');
     // A server that leaves may return under its id while its last tunnels still run.
-    if (this.#staying.some((other) => other.serverId === serverId)) return 'server is connected already';
-    if (better && serverId !== better.hubId) return `hub ${better.hubId} was wanted`;
-    return undefined;
+    if (this.#staying.some((other) => other.serverId === serverId)) return new Error('server is connected already');
+    return better && serverId !== better.hubId ? new Error(`hub ${better.hubId} was wanted`) : undefined;
   }
 
   /** The address that a hub reported may lead to a server of another plane, whose callers are not those of this agent. */
-  #ofAnotherPlane({ serverId, plane }: Uplink, { configured }: Attempt): Error | undefined {
-    const planes = [...this.uplinks.map((uplink) => uplink.plane), this.#lastPlane].filter((name) => name !== '');
-    if (configured || planes.length === 0 || planes.includes(plane)) return undefined;
+  #strange({ serverId, plane }: Uplink, { via }: Link): Error | undefined {
+    const planes = [...this.uplinks, this.#last].flatMap((known) => known?.plane || []);
+    if (via || planes.length === 0 || planes.includes(plane)) return undefined;
     const whose = plane === '' ? 'no plane' : `plane ${plane}`;
     return new Error(`server ${serverId} of ${whose} answers where a hub of plane ${planes[0]} should`);
   }
 
-  #adopt(uplink: Uplink, link: ServerLink): void {
+  #adopt(uplink: Uplink, link: Link): void {
     const { serverId, protocol, plane, server } = uplink;
     const { events } = this.#options;
-    const address = link.place;
+    const address = link.at.place;
     link.since = this.#now;
     link.uplink = uplink;
     if (plane !== '') link.report ??= silent(link.since);
-    this.#reconnect.reached(address);
+    this.#slots.reached(link.at);
     events.emit('server:open', { address, serverId, protocol });
     const closed = (reason: Error | undefined) => {
-      this.#end(link);
+      this.#slots.links.delete(link);
+      if (link.report && link.report.hubs.size > 0) this.#last = { report: link.report, plane };
       if (!uplink.leaving) this.#lost(link);
       if (reason && !uplink.leaving && !this.#stopped) events.emit('server:failure', address, 'connected', reason);
       events.emit('server:close', { address, serverId }, reason?.message ?? 'closed');
@@ -293,35 +214,19 @@ export class Upkeep {
     void uplink.closed.then(this.#guarded(closed));
   }
 
-  #end(link: ServerLink): void {
-    this.#links.delete(link);
-    const { report, uplink } = link;
-    if (!report || !uplink || report.hubs.size === 0) return;
-    this.#lastReport = report;
-    this.#lastPlane = uplink.plane;
-  }
-
-  #failed(attempt: Attempt, place: string, error: NodeJS.ErrnoException): void {
-    this.#reconnect.failed(attempt, place, this.#connected, error.code === 'ECONNREFUSED');
-    this.#options.events.emit('server:failure', place, 'connecting', error);
-  }
-
   /** @param leaves whether its server says that it is leaving */
-  #lost({ place, since }: ServerLink, leaves = false): void {
-    this.#reconnect.lost(place, this.#now - since, this.#connected, leaves);
+  #lost(link: Link, leaves = false): void {
+    this.#slots.lost(link, this.#connected, leaves);
     if (leaves) this.look();
   }
 
   /** Takes a hub's report. A hub that started is worth an attempt at once, but not by all agents at the same moment. */
-  #hear(link: ServerLink, message: MembershipMessage): void {
-    if (this.#links.has(link)) {
-      const { report } = link;
-      const isNews = !report || !isRenewal(report, message, this.#now);
-      const known = isNews && new Map(this.#membership.hubs.map(({ hubId, generation }) => [hubId, generation]));
-      link.report = updated(report, message, this.#now);
-      if (!known) return;
+  #hear(link: Link, message: MembershipMessage): void {
+    if (this.#slots.links.has(link)) {
+      const known = new Map(this.#membership.hubs.map(({ hubId, generation }) => [hubId, generation]));
+      link.report = updated(link.report, message, this.#now);
       const started = this.#membership.hubs.filter(({ hubId, generation }) => generation > (known.get(hubId) ?? -1));
-      if (started.length > 0) this.#reconnect.started(started.flatMap((hub) => hubPlaceOf(hub) ?? []));
+      if (started.length > 0) this.#slots.started(started);
     }
     this.look();
   }
