@@ -1,5 +1,17 @@
 import assert from 'node:assert/strict';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
@@ -144,6 +156,17 @@ test('an audit log must be a writable file, and is created for its owner and gro
     assert.deepEqual(program('--audit-log=-'), []);
   }
   assert.equal(statSync(join(dir, 'audit.log')).mode & 0o137, 0);
+});
+
+test('an audit log that is a pipe is rejected, whether or not somebody reads it', {
+  skip: spawnSync('mkfifo', ['--version']).status === 0 ? false : 'there is no mkfifo',
+}, () => {
+  const pipe = join(dir, 'pipe');
+  spawnSync('mkfifo', [pipe]);
+  refuses(server, [[`--audit-log=${pipe}`, /^--audit-log: cannot write /]]);
+  const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
+  refuses(server, [[`--audit-log=${pipe}`, /^--audit-log: cannot write .*: it is a pipe/]]);
+  closeSync(reader);
 });
 
 describe('socket path', () => {

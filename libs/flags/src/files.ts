@@ -1,4 +1,4 @@
-import { accessSync, closeSync, constants, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { accessSync, closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import {
   type Certificate,
@@ -39,14 +39,17 @@ function lackOfKey(path: string): string {
   return `, and what is mounted at ${directory} has ${has}: add the key ${basename(path)} to the Secret or ConfigMap`;
 }
 
-/** Temporary errors: a full disk, too many open files, a pipe without a reader. They do not prevent a start. */
-const PASSING = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE', 'ENXIO']);
+/** Temporary errors: a full disk, too many open files. They do not prevent a start. */
+const PASSING = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']);
 
-/** Checks that a file can be appended to or created. */
+/** Checks that a file can be appended to or created. A pipe would make the process wait for its reader. */
 export function checkAppendable(flag: string, path: string): void {
   const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants;
   try {
-    closeSync(openSync(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o640));
+    const fd = openSync(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o640);
+    const pipe = fstatSync(fd).isFIFO();
+    closeSync(fd);
+    if (pipe) throw new Error('it is a pipe (standard output is -)');
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (PASSING.has(code)) return;

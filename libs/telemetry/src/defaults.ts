@@ -17,14 +17,8 @@ export const TELEMETRY = {
 
   /** Audit records that wait while their file takes nothing: some ten thousand. Further ones are lost and counted. */
   auditQueueBytes: 8 * 1024 * 1024,
-  /** What one write to an audit file takes. */
-  auditWriteBytes: 256 * 1024,
-  /** Delay before a failed write of audit records is tried again. */
-  auditRetryMs: 100,
   /** Delay before an audit file that cannot be reopened is tried again. Meanwhile the old file stays in use. */
   auditReopenMs: 1000,
-  /** How long a stopping program waits for its last audit records to be written. */
-  auditEndMs: 1000,
   /** Characters of a peer's own text that an audit record holds. The rest is cut off. */
   auditTextCharacters: 500,
   /** Names in one list of an audit record. A change of 10,000 tenants is one line still. */
@@ -43,9 +37,9 @@ export const TELEMETRY = {
 
   /** Log lines that wait while standard error takes nothing. Further ones are lost, and a line says how many. */
   logQueueBytes: 1024 * 1024,
-  /** Delay before waiting log lines are written again if no new line arrives. */
+  /** Delay before lines that wait, of the log or the audit, are written again if no new line arrives. */
   logRetryMs: 100,
-  /** How long a full log may delay a process that exits, in total. */
+  /** How long a full log, and a full audit, may delay a process that exits. */
   logExitMs: 200,
   /** The pause between two tries to write to a full log while a process exits. */
   logExitRetryMs: 5,

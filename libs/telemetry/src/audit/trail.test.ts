@@ -25,31 +25,28 @@ import { auditDials, auditOthers, auditTrail, type DialAudit } from './trail.ts'
 
 const dial: DialRequest = { ...request, log: dialLog() };
 
-test('a process that exits while its audit is closing still writes the waiting records', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'audit-'));
-  try {
-    const log = join(directory, 'audit.log');
-    const events = planeEvents();
-    const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0, destination: { write() {} } });
-    const before = process.listeners('exit');
-    const trail = auditTrail(events, {
-      process: 'gw-1',
-      of: { dials: true, others: false },
-      logger,
-      log,
-    });
-    assert.ok(trail);
-    events.emit('dial:end', 'gateway', dial, { ms: 1, error: new DialError('dns_error', 'no such host') });
-    const closed = trail.close();
-    const added = process.listeners('exit').filter((listener) => !before.includes(listener));
-    assert.equal(added.length, 1, 'an exit is still seen');
-    await closed;
-    assert.deepEqual(process.listeners('exit'), before);
-    assert.equal(JSON.parse(readFileSync(log, 'utf8')).outcome, 'dns_error');
-  } finally {
-    rmSync(directory, { recursive: true });
-  }
-});
+for (const how of ['closes', 'exits'] as const)
+  test(`a process that ${how} writes the waiting records`, () => {
+    const directory = mkdtempSync(join(tmpdir(), 'audit-'));
+    try {
+      const log = join(directory, 'audit.log');
+      const events = planeEvents();
+      const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0, destination: { write() {} } });
+      const before = process.listeners('exit');
+      const trail = auditTrail(events, { process: 'gw-1', of: { dials: true, others: false }, logger, log });
+      assert.ok(trail);
+      const [exit, ...others] = process.listeners('exit').filter((listener) => !before.includes(listener));
+      assert.ok(exit);
+      assert.deepEqual(others, []);
+      events.emit('dial:end', 'gateway', dial, { ms: 1, error: new DialError('dns_error', 'no such host') });
+      if (how === 'exits') exit.call(process, 0);
+      trail.close();
+      assert.deepEqual(process.listeners('exit'), before);
+      assert.equal(JSON.parse(readFileSync(log, 'utf8')).outcome, 'dns_error');
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
+  });
 
 const ROUTE = { agentId: 'a1', hubId: 'h1', sessionId: 's1' };
 const NAMES = { agent: 'a1', hub: 'h1', session: 's1' };

@@ -14,8 +14,8 @@ import {
 import { TELEMETRY } from '../defaults.ts';
 import { subscribe } from '../events.ts';
 import { Bursts, refusalKind } from '../logging/bursts.ts';
+import { LineSink, withoutWaiting } from '../logging/line-sink.ts';
 import type { Logger } from '../logging/logger.ts';
-import { fileTarget, LineWriter, stdoutTarget } from './line-writer.ts';
 import {
   type Answer,
   type AuditRecord,
@@ -42,9 +42,11 @@ interface AuditOptions {
 interface AuditTrail {
   /** Reopens the file. Call after it was renamed. */
   reopen(): void;
-  /** Writes the records of open tunnels, and waits until all records are written. Bounded in time, never rejects. */
-  close(): Promise<void>;
+  /** Writes the records of open tunnels, and all that wait. Bounded in time, never throws. */
+  close(): void;
 }
+
+const STDOUT = 1;
 
 interface Means {
   readonly events: PlaneEvents;
@@ -71,23 +73,22 @@ export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTra
   const bursts = new Bursts({ most: TELEMETRY.auditTroubles, windowMs: TELEMETRY.auditTroublesMs }, (of, count) =>
     logger.warn({ of, count }, 'further lines were dropped'),
   );
-  const target = log === '-' ? stdoutTarget() : fileTarget(log);
-  const writer = new LineWriter(target, new WriterReport(log, { events, logger, bursts }));
-  const end = auditOf(events, options, (record) => writer.write(`${JSON.stringify(record)}\n`));
-  // After a crash or a second signal, nothing is closed before the process exits.
-  const atExit = () => {
+  const report = new TrailReport(log, { events, logger, bursts });
+  const sink = new LineSink(log === '-' ? withoutWaiting(STDOUT) : log, TELEMETRY.auditQueueBytes, report);
+  const end = auditOf(events, options, (record) => sink.write(`${JSON.stringify(record)}\n`));
+  const close = () => {
     end();
-    writer.endSync();
+    const left = sink.exit();
+    if (left > 0) report.lost(left);
+    bursts.end();
   };
-  process.once('exit', atExit);
+  // After a crash or a second signal, nothing is closed before the process exits.
+  process.once('exit', close);
   return {
-    reopen: () => writer.reopen(),
-    async close() {
-      end();
-      await writer.end();
-      // Not earlier: a second signal or a shutdown timeout may end the process during the wait above.
-      process.off('exit', atExit);
-      bursts.end();
+    reopen: () => sink.reopen(),
+    close() {
+      process.off('exit', close);
+      close();
     },
   };
 }
@@ -104,7 +105,7 @@ function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: (rec
 }
 
 /** Logs when records have to wait or are lost, and, once writing works again, how many were lost. */
-class WriterReport {
+class TrailReport {
   readonly #log: string;
   readonly #means: Means;
   #dropped = 0;
@@ -116,6 +117,8 @@ class WriterReport {
   }
 
   failing(reason: string): void {
+    // A full pipe has a slow reader. That matters only once records are lost.
+    if (reason === 'EAGAIN') return;
     this.#troubled = true;
     this.#say('warn', { reason }, 'audit records cannot be written and are queued');
   }
@@ -131,7 +134,7 @@ class WriterReport {
     this.#say('warn', { reason }, 'audit log cannot be reopened: still writing to the old file');
   }
 
-  dropped(records: number, reason?: string): void {
+  lost(records: number, reason?: string): void {
     this.#troubled = true;
     this.#dropped += records;
     this.#means.events.emit('audit:dropped', records);

@@ -3,7 +3,7 @@ import { isPrintable, printableJson, Ring } from '@isthmus/runtime';
 import { HTTP_CREDENTIAL } from '@isthmus/tunnel';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { TELEMETRY } from '../defaults.ts';
-import { LogSink, stderrWriter } from './log-sink.ts';
+import { LineSink, withoutWaiting } from './line-sink.ts';
 
 export type { Logger } from 'pino';
 
@@ -19,6 +19,8 @@ function keptLine(line: string): string {
     characters: line.length,
   });
 }
+
+const STDERR = 2;
 
 const REDACTED = '[redacted]';
 
@@ -170,8 +172,20 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
   return Object.assign(logger, { recent, levelOf });
 }
 
-function standardError(lost: (lines: number, reason: string) => void): LogSink {
-  const sink = new LogSink(stderrWriter(), lost);
+function standardError(lost: (lines: number, reason: string) => void): LineSink {
+  let [lines, reason] = [0, ''];
+  const report = {
+    lost(more: number, why: string) {
+      lines += more;
+      reason = why;
+    },
+    works() {
+      const count = lines;
+      lines = 0;
+      if (count > 0) lost(count, reason);
+    },
+  };
+  const sink = new LineSink(withoutWaiting(STDERR), TELEMETRY.logQueueBytes, report);
   process.on('exit', () => sink.exit());
   return sink;
 }
