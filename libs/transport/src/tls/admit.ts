@@ -224,8 +224,21 @@ export function admit(
     // Node leaves a handshake that took too long open.
     socket.destroy();
   };
-  server.on('secureConnection', (socket) => guarded(socket, () => decide(socket)));
+  server.on('secureConnection', (socket) => {
+    dropHandshakeTimer(socket);
+    guarded(socket, () => decide(socket));
+  });
   server.on('tlsClientError', (error, socket) => guarded(socket, () => fail(error, socket)));
+}
+
+/**
+ * Node stops the timer of a handshake that is over, but keeps it, and refreshes it with each read and write: a link's socket takes nine calls a dial
+ * for it. The property is Node's own. A socket without a timer has null there.
+ */
+function dropHandshakeTimer(socket: TLSSocket): void {
+  const own = socket as unknown as Record<symbol, unknown>;
+  for (const key of Object.getOwnPropertySymbols(socket))
+    if (key.description === 'timeout' && socket.timeout === 0) own[key] = null;
 }
 
 /** A TLS socket that failed has lost its handle, and its address with it. The socket below it has not. */

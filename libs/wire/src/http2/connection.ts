@@ -35,7 +35,7 @@ interface ConnectionOptions {
   /** From `greeting`. Leaves with our first frame. At a server, that is the answer to the peer's SETTINGS, so the peer wakes up once. */
   readonly greeting: Buffer;
   readonly rules: StreamRules;
-  /** When frames leave that were sent in this tick of the event loop: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
+  /** When frames leave that were sent in this tick of the event loop: `process.nextTick`, or `afterReads` if many sockets feed this one. */
   readonly defer: (flush: () => void) => void;
   /** Whether the answer to a PING may wait for bulk to leave with. */
   readonly latePongs: boolean;

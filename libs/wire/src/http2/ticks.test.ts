@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
-import { Closings, ConnectionReads, ReadBudget } from './ticks.ts';
+import { afterReads, Closings, ConnectionReads, ReadBudget } from './ticks.ts';
 
 /** Closings whose ticks the test runs. */
 function rig() {
@@ -107,4 +107,27 @@ test('a connection with little to read never rests', () => {
   const [bulk, quiet] = [new ConnectionReads(), new ConnectionReads()];
   for (let read = 0; read < 16; read++) readBudget.count(bulk, 64 * KIB);
   assert.equal(readBudget.count(quiet, 100), false);
+});
+
+test('ticks that read little begin nothing, and what they read makes no quiet connection rest', () => {
+  let begun = 0;
+  const readBudget = new ReadBudget(() => void begun++);
+  const [quiet, bulk] = [new ConnectionReads(), new ConnectionReads()];
+  for (let read = 0; read < 255; read++) readBudget.count(quiet, KIB);
+  assert.equal(begun, 0);
+  for (let read = 0; read < 9; read++) readBudget.count(bulk, 64 * KIB);
+  assert.equal(begun, 1);
+  assert.equal(readBudget.count(quiet, KIB), false);
+});
+
+test('what waits for the reads of a tick runs in one immediate, and what it adds in the next', async () => {
+  const called: string[] = [];
+  afterReads(() => {
+    called.push('a');
+    afterReads(() => called.push('c'));
+  });
+  afterReads(() => called.push('b'));
+  setImmediate(() => called.push('between'));
+  await new Promise<void>((done) => afterReads(() => afterReads(done)));
+  assert.deepEqual(called, ['a', 'b', 'between', 'c']);
 });

@@ -7,6 +7,7 @@ import { DuplexStream } from '../http2/duplex.ts';
 import { encodeHead, type Head, headOf, type OutgoingHead } from '../http2/heads.ts';
 import type { Http2Stream } from '../http2/stream.ts';
 import type { StreamRules } from '../http2/streams.ts';
+import { afterReads } from '../http2/ticks.ts';
 
 export interface Http2LinkOptions {
   readonly role: 'client' | 'server';
@@ -53,7 +54,7 @@ export class Http2Link extends EventEmitter<Http2LinkEvents> {
       config,
       greeting: config === WIRE ? USUAL[role] : greeting(role, config),
       rules,
-      defer: setImmediate,
+      defer: afterReads,
       latePongs: false,
       lost,
       opened: (stream, request) => this.#opened(stream, headOf(request)),
