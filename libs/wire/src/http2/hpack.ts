@@ -171,6 +171,12 @@ const SHORT_BLOCK = 1024;
 /** What an entry costs beside its two strings, in bytes (RFC 7541 section 4.1). */
 const ENTRY_OVERHEAD = 32;
 
+/** An index from here on goes on in the next byte, if it has the four bits of a field that stays in no table. */
+const LONG_INDEX = 15;
+
+/** A string's length from here on goes on in the next byte, or the string has Huffman's code. */
+const LONG_STRING = 127;
+
 const NO_BLOCK = Buffer.alloc(0);
 
 /** Reads the header blocks of one direction of a connection (RFC 7541). */
@@ -202,11 +208,27 @@ export class HpackDecoder {
   decode(block: Buffer): Field[] | undefined {
     this.#block = block;
     this.#at = 0;
-    this.#text = undefined;
+    const text = block.length <= SHORT_BLOCK ? block.toString('latin1') : undefined;
+    this.#text = text;
     const fields: Field[] = [];
     let bytes = 0;
     while (this.#at < block.length) {
-      const field = this.#instruction(block[this.#at] as number, bytes === 0);
+      const first = block[this.#at] as number;
+      let field: Field | undefined;
+      // Links send short strings without Huffman's code, which stay in no table. They are read here: a dial's heads have twenty.
+      if (first < LONG_INDEX && text !== undefined) {
+        const nameLength = first === 0 ? (block[this.#at + 1] as number) : 0;
+        const nameEnd = this.#at + (first === 0 ? 2 + nameLength : 1);
+        const valueLength = block[nameEnd] as number;
+        const end = nameEnd + 1 + valueLength;
+        // No byte of a name or a value is missing, or its length is NaN.
+        if (nameLength < LONG_STRING && valueLength < LONG_STRING && end <= block.length) {
+          const name = first === 0 ? text.slice(this.#at + 2, nameEnd) : (STATIC_TABLE[first - 1] as Field)[0];
+          field = [name, text.slice(nameEnd + 1, end)];
+          this.#at = end;
+        }
+      }
+      field ??= this.#instruction(first, bytes === 0);
       if (!field) continue;
       bytes += field[0].length + field[1].length + ENTRY_OVERHEAD;
       if (bytes <= this.#maxList) fields.push(field);
@@ -280,8 +302,7 @@ export class HpackDecoder {
     const start = this.#at;
     this.#at = end;
     if (coded) return huffmanDecode(this.#block.subarray(start, end));
-    if (stays || this.#block.length > SHORT_BLOCK) return this.#block.toString('latin1', start, end);
-    this.#text ??= this.#block.toString('latin1');
+    if (stays || this.#text === undefined) return this.#block.toString('latin1', start, end);
     return this.#text.slice(start, end);
   }
 }
@@ -318,6 +339,19 @@ const NUMBER_BYTES = 5;
 /** A text of no more characters is written faster one by one than by a call into the runtime. */
 const SHORT_TEXT = 40;
 
+/** Names of fields as they are sent, which the programs' texts have. What comes from elsewhere is not remembered. */
+const SENT_NAMES = new Map<string, Buffer>();
+const SENT_NAMES_MOST = 256;
+
+function sentName(name: string): Buffer {
+  const known = NAMES.get(name);
+  const bytes = Buffer.allocUnsafeSlow(2 * NUMBER_BYTES + name.length);
+  const at = known ? writeNumber(bytes, 0, 0, 4, known.index) : writeText(bytes, writeNumber(bytes, 0, 0, 4, 0), name);
+  const sent = bytes.subarray(0, at);
+  if (SENT_NAMES.size < SENT_NAMES_MOST) SENT_NAMES.set(name, sent);
+  return sent;
+}
+
 /**
  * A block of header fields without a compression table: literals and the static table only (RFC 7541 section 6.2.2). Heads
  * on a link are short and hardly repeat, and what is not remembered cannot get out of step.
@@ -328,34 +362,29 @@ export function hpackEncode(fields: readonly (readonly [name: string, value: str
   const bytes = Buffer.allocUnsafe(room);
   let at = 0;
   for (const field of fields) {
-    const name = field[0];
-    const value = field[1];
-    const known = NAMES.get(name);
-    const whole = known?.values.get(value);
+    const whole = NAMES.get(field[0])?.values.get(field[1]);
     // The static table has 61 entries.
     if (whole !== undefined) {
       bytes[at++] = 0x80 | whole;
       continue;
     }
-    if (known) at = writeNumber(bytes, at, 0, 4, known.index);
+    const name = SENT_NAMES.get(field[0]) ?? sentName(field[0]);
+    bytes.set(name, at);
+    at += name.length;
+    const value = field[1];
+    const length = value.length;
+    if (length > SHORT_TEXT) at = writeText(bytes, at, value);
     else {
-      bytes[at++] = 0;
-      at = writeText(bytes, at, name);
+      bytes[at++] = length;
+      for (let index = 0; index < length; index++) bytes[at++] = value.charCodeAt(index);
     }
-    at = writeText(bytes, at, value);
   }
   return bytes.subarray(0, at);
 }
 
 function writeText(bytes: Buffer, at: number, text: string): number {
-  const { length } = text;
-  if (length > SHORT_TEXT) {
-    const start = writeNumber(bytes, at, 0, 7, length);
-    return start + bytes.write(text, start, 'latin1');
-  }
-  bytes[at] = length;
-  for (let index = 0; index < length; index++) bytes[at + 1 + index] = text.charCodeAt(index);
-  return at + 1 + length;
+  const start = writeNumber(bytes, at, 0, 7, text.length);
+  return start + bytes.write(text, start, 'latin1');
 }
 
 /** RFC 7541 section 5.1. */
