@@ -129,10 +129,8 @@ export class Queue<T> {
   #items: (T | undefined)[] = [];
   /** Items at the front that were taken. */
   #taken = 0;
-
-  get size(): number {
-    return this.#items.length - this.#taken;
-  }
+  /** Its own methods alone change it. */
+  size = 0;
 
   get first(): T | undefined {
     return this.#items[this.#taken];
@@ -149,14 +147,17 @@ export class Queue<T> {
 
   push(item: T): void {
     this.#items.push(item);
+    this.size++;
   }
 
   shift(): T | undefined {
-    const item = this.first;
-    if (item === undefined) return undefined;
+    if (this.size === 0) return undefined;
+    const item = this.#items[this.#taken];
     this.#items[this.#taken++] = undefined;
-    if (this.size === 0) this.clear();
-    else if (this.#taken >= RUNTIME.droppedAtOnce && this.#taken >= this.size)
+    if (--this.size === 0) {
+      this.#items = [];
+      this.#taken = 0;
+    } else if (this.#taken >= RUNTIME.droppedAtOnce && this.#taken >= this.size)
       this.#keep(this.#items.slice(this.#taken));
     return item;
   }
@@ -167,12 +168,13 @@ export class Queue<T> {
   }
 
   clear(): void {
-    this.#keep([]);
+    if (this.size > 0) this.#keep([]);
   }
 
   #keep(items: (T | undefined)[]): void {
     this.#items = items;
     this.#taken = 0;
+    this.size = items.length;
   }
 }
 

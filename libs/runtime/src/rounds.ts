@@ -15,15 +15,11 @@ export class Rounds<M extends TakesTurns> {
   readonly #quantum: number;
   /** Its `next` has the turn: members are linked in a circle. */
   #last: M | undefined;
-  #size = 0;
+  /** Members that have something to do. Its own methods alone change it. */
+  size = 0;
 
   constructor(quantum: number) {
     this.#quantum = quantum;
-  }
-
-  /** Members that have something to do. */
-  get size(): number {
-    return this.#size;
   }
 
   /** Whose turn it is; undefined if nobody has anything to do. */
@@ -39,13 +35,13 @@ export class Rounds<M extends TakesTurns> {
     member.next = last ? last.next : member;
     if (last) last.next = member;
     this.#last = member;
-    this.#size++;
+    this.size++;
   }
 
   /** The current member has used some of its turn. */
   spend(cost: number): void {
     // Alone, there is nobody to be fair to.
-    if (this.#size < 2) return;
+    if (this.size < 2) return;
     const current = this.current as M;
     current.credit -= cost;
     if (current.credit <= 0) this.pass();
@@ -68,6 +64,6 @@ export class Rounds<M extends TakesTurns> {
     else last.next = gone.next;
     gone.next = undefined;
     gone.credit = Math.min(gone.credit, 0);
-    this.#size--;
+    this.size--;
   }
 }

@@ -1,5 +1,5 @@
 import { type Config, WIRE } from '../defaults.ts';
-import { ConnectionError, ErrorCode, Flag, FrameType } from './frames.ts';
+import { ConnectionError, ErrorCode, FrameType } from './frames.ts';
 
 interface AllowanceOptions {
   /** The size of the bucket. */
@@ -53,27 +53,16 @@ export class Allowance {
   }
 }
 
-/** Heads, marks and resets are bounded elsewhere, per stream. */
-function costOf(type: number, { floodPass }: Config): number {
-  switch (type) {
-    case FrameType.HEADERS:
-    case FrameType.CONTINUATION:
-    case FrameType.RST_STREAM:
-    case FrameType.MARK:
-      return 0;
-    case FrameType.SETTINGS:
-    case FrameType.GOAWAY:
-      return floodPass;
-    default:
-      return 1;
-  }
-}
-
 /**
  * Bounds frames that cost work but carry nothing: PING, SETTINGS, WINDOW_UPDATE, PRIORITY, and empty DATA
  * (CVE-2019-9512, 9515, 9518 and similar).
  */
 export class FloodGuard {
+  /**
+   * What the other side may send for what was opened, sent and received since the last frame that cost something. Whoever does that adds to it,
+   * without a call for each frame.
+   */
+  earned = 0;
   readonly #allowance: Allowance;
   readonly #config: Config;
 
@@ -83,42 +72,14 @@ export class FloodGuard {
   }
 
   /**
-   * Counts a frame of any type except DATA.
+   * Counts a frame that carries nothing. Heads, marks and resets are bounded elsewhere, for each stream.
    * @throws ConnectionError when there were too many
    */
   came(type: number): void {
-    this.#spend(costOf(type, this.#config));
-  }
-
-  /**
-   * Counts bytes of a DATA frame. Each stream ends once, so the frame that ends it may be empty.
-   * @throws ConnectionError when there were too many without any
-   */
-  data(bytes: number, flags: number): void {
-    if (bytes > 0) this.#allowance.earn(bytes * this.#config.floodEarnedByByte);
-    else if (!(flags & Flag.END_STREAM)) this.#spend(1);
-  }
-
-  /**
-   * Counts a mark on a stream that is over.
-   * @throws ConnectionError when there were too many
-   */
-  late(): void {
-    this.#spend(1);
-  }
-
-  /** Counts a stream that was opened: its two ends may tell each other a few things about it. Heads are bounded elsewhere. */
-  opened(): void {
-    this.#allowance.earn(this.#config.floodEarnedByStream);
-  }
-
-  /** Counts a DATA frame that was sent. */
-  sent(bytes: number): void {
-    this.#allowance.earn(this.#config.floodEarnedByFrame + bytes * this.#config.floodEarnedByByte);
-  }
-
-  #spend(cost: number): void {
-    if (!this.#allowance.spend(cost))
+    this.#allowance.earn(this.earned);
+    this.earned = 0;
+    const passes = type === FrameType.SETTINGS || type === FrameType.GOAWAY;
+    if (!this.#allowance.spend(passes ? this.#config.floodPass : 1))
       throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many frames that carry nothing');
   }
 }
@@ -131,6 +92,8 @@ export class ResetCounter {
   readonly #config: Config;
   #since = Number.NEGATIVE_INFINITY;
   #resets = 0;
+  /** Whether they are too many. */
+  exceeded = false;
 
   constructor(config: Config) {
     this.#config = config;
@@ -143,13 +106,14 @@ export class ResetCounter {
       this.#resets = 0;
     }
     this.#resets++;
+    this.exceeded = this.#resets > this.#config.resets;
   }
 
   /** Call after the frame is fully handled. @throws ConnectionError after too many */
   check(): void {
+    if (!this.exceeded) return;
     const { resets } = this.#config;
-    if (this.#resets > resets)
-      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `more than ${resets} streams were reset in a row`);
+    throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `more than ${resets} streams were reset in a row`);
   }
 }
 
@@ -160,9 +124,11 @@ export class ResetCounter {
 export class MarkAllowance extends Allowance {
   readonly #byFrame: number;
 
-  constructor({ marksAtOnce: atOnce, marksPerSecond: perSecond, marksByFrame }: Config) {
+  /** @param came how many have come already */
+  constructor({ marksAtOnce: atOnce, marksPerSecond: perSecond, marksByFrame }: Config, came: number) {
     super({ atOnce, perSecond });
     this.#byFrame = marksByFrame;
+    this.spend(came);
   }
 
   /** A DATA frame was sent or received. */

@@ -157,13 +157,18 @@ export const FRAME_HEAD = 9;
 /** A buffer with a frame's head and `room` more bytes for its payload. */
 function frame(type: number, flags: number, stream: number, length: number, room = length): Buffer {
   const bytes = Buffer.allocUnsafe(FRAME_HEAD + room);
-  bytes[0] = length >>> 16;
-  bytes[1] = length >>> 8;
-  bytes[2] = length;
-  bytes[3] = type;
-  bytes[4] = flags;
-  put32(bytes, 5, stream);
+  putHead(bytes, 0, type, flags, stream, length);
   return bytes;
+}
+
+/** Writes a frame's head. */
+function putHead(bytes: Buffer, at: number, type: number, flags: number, stream: number, length: number): void {
+  bytes[at] = length >>> 16;
+  bytes[at + 1] = length >>> 8;
+  bytes[at + 2] = length;
+  bytes[at + 3] = type;
+  bytes[at + 4] = flags;
+  put32(bytes, at + 5, stream);
 }
 
 /** As `writeUInt32BE`, which takes six calls, as `readUInt32BE` does: a frame has two such numbers, and a dial a dozen frames. */
@@ -239,6 +244,14 @@ export function goawayFrame(lastStream: number, code: number = ErrorCode.NO_ERRO
 export function markFrame(stream: number, payload: Uint8Array): Buffer {
   const bytes = frame(FrameType.MARK, 0, stream, payload.length);
   bytes.set(payload, FRAME_HEAD);
+  return bytes;
+}
+
+/** A mark, and behind it the end of its stream. */
+export function lastMarkFrame(stream: number, payload: Uint8Array): Buffer {
+  const bytes = frame(FrameType.MARK, 0, stream, payload.length, payload.length + FRAME_HEAD);
+  bytes.set(payload, FRAME_HEAD);
+  putHead(bytes, FRAME_HEAD + payload.length, FrameType.DATA, Flag.END_STREAM, stream, 0);
   return bytes;
 }
 

@@ -125,8 +125,8 @@ export class HeadReader {
   readonly #decoder: HpackDecoder;
   readonly #maxRead: number;
   readonly #deadline: HeadDeadline;
-  /** No other frame may come before its end. */
-  #begun: UnfinishedHead | undefined;
+  /** A head of several frames. No other frame may come before its end. */
+  begun: UnfinishedHead | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   /** @param maxList the longest head, in bytes. One up to twice as long is read, so that what follows can be, and its fields are left out */
@@ -138,7 +138,7 @@ export class HeadReader {
 
   /** @throws ConnectionError if a head is incomplete and this frame does not continue it, or if there is none to continue */
   expect(type: number, stream: number): void {
-    const begun = this.#begun;
+    const begun = this.begun;
     if (type === FrameType.CONTINUATION ? begun?.stream === stream : !begun) return;
     const what = begun
       ? `a header section on stream ${begun.stream} was not continued`
@@ -147,14 +147,18 @@ export class HeadReader {
   }
 
   headers(stream: number, flags: number, payload: Buffer): ReceivedHead | undefined {
+    const ends = (flags & Flag.END_STREAM) !== 0;
+    // Nearly every head is one frame without padding.
+    if ((flags & ~Flag.END_STREAM) === Flag.END_HEADERS && payload.length + FRAME_COST <= this.#maxRead)
+      return { stream, fields: this.#decoder.decode(payload), ends };
     const part = flags & Flag.PADDED ? unpadded(payload) : payload;
-    this.#begun = { stream, ends: (flags & Flag.END_STREAM) !== 0, parts: [], cost: 0, taken: 0 };
+    this.begun = { stream, ends, parts: [], cost: 0, taken: 0 };
     return this.continuation(flags, flags & Flag.PRIORITY ? part.subarray(PRIORITY_LENGTH) : part);
   }
 
   /** Call only after `expect`. */
   continuation(flags: number, part: Buffer): ReceivedHead | undefined {
-    const begun = this.#begun as UnfinishedHead;
+    const begun = this.begun as UnfinishedHead;
     begun.cost += part.length + FRAME_COST;
     if (begun.cost > this.#maxRead) {
       throw new HeadTooLong(`a header section of more than ${this.#maxRead} bytes`);
@@ -188,8 +192,8 @@ export class HeadReader {
 
   /** Forgets an unfinished head. */
   drop(): void {
-    if (this.#begun) UNFINISHED.give(this.#begun.taken);
-    this.#begun = undefined;
+    if (this.begun) UNFINISHED.give(this.begun.taken);
+    this.begun = undefined;
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }
@@ -213,14 +217,15 @@ const CONTENT_LENGTH = /^\d{1,15}$/;
  * sections 5.1 and 8.1). Each call returns the code of a stream error, or undefined.
  */
 export class IncomingHeads {
-  #state: 'head' | 'body' | 'ended';
+  /** `head` until a request or a final response has arrived. Nobody else changes it. */
+  state: 'head' | 'body' | 'ended';
   #informational = 0;
   readonly #mostInformational: number;
   /** Bytes that Content-Length still expects; undefined without one. */
   #left: number | undefined;
 
   private constructor(state: 'head' | 'body', { informationalHeads }: Config, length?: number) {
-    this.#state = state;
+    this.state = state;
     this.#mostInformational = informationalHeads;
     this.#left = length;
   }
@@ -239,32 +244,22 @@ export class IncomingHeads {
     return Number.isNaN(length) ? undefined : new IncomingHeads('body', config, length);
   }
 
-  /** Whether a request or a final response has arrived. */
-  get begun(): boolean {
-    return this.#state !== 'head';
-  }
-
-  /** Whether the other side has ended. */
-  get ended(): boolean {
-    return this.#state === 'ended';
-  }
-
   /** Checks a further section: a response head, informational or not, or trailers. @param ends whether a call of `end` follows */
   section(fields: readonly Field[], ends: boolean): number | undefined {
-    if (this.#state === 'ended') return ErrorCode.STREAM_CLOSED;
-    const isTrailers = this.#state === 'body';
+    if (this.state === 'ended') return ErrorCode.STREAM_CLOSED;
+    const isTrailers = this.state === 'body';
     const own = readPseudo(fields, isTrailers ? 'trailers' : 'response');
     const informational = own?.[':status']?.startsWith('1') ?? false;
     if (!own || (isTrailers ? !ends : informational && ends)) return ErrorCode.PROTOCOL_ERROR;
-    if (!informational) this.#state = 'body';
+    if (!informational) this.state = 'body';
     else if (++this.#informational > this.#mostInformational) return ErrorCode.ENHANCE_YOUR_CALM;
     return undefined;
   }
 
   /** @param length without padding, in bytes */
   data(length: number): number | undefined {
-    if (this.#state === 'ended') return ErrorCode.STREAM_CLOSED;
-    if (this.#state === 'head') return ErrorCode.PROTOCOL_ERROR;
+    if (this.state === 'ended') return ErrorCode.STREAM_CLOSED;
+    if (this.state === 'head') return ErrorCode.PROTOCOL_ERROR;
     if (this.#left === undefined) return undefined;
     this.#left -= length;
     return this.#left < 0 ? ErrorCode.PROTOCOL_ERROR : undefined;
@@ -272,9 +267,9 @@ export class IncomingHeads {
 
   /** The stream ends, by a flag on the last frame. */
   end(): number | undefined {
-    if (this.#state === 'ended') return undefined;
-    if (this.#state === 'head') return ErrorCode.PROTOCOL_ERROR;
-    this.#state = 'ended';
+    if (this.state === 'ended') return undefined;
+    if (this.state === 'head') return ErrorCode.PROTOCOL_ERROR;
+    this.state = 'ended';
     return this.#left ? ErrorCode.PROTOCOL_ERROR : undefined;
   }
 }

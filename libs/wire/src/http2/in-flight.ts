@@ -76,7 +76,7 @@ export class InFlight {
   get room(): number {
     const { inFlightLeastBytes, checkpoints } = this.#config;
     const bound = Math.floor(this.#bound());
-    const room = Math.max(bound - this.unread, this.#checkpointAt > this.#read ? 0 : inFlightLeastBytes);
+    const room = Math.max(bound - (this.#sent - this.#read), this.#checkpointAt > this.#read ? 0 : inFlightLeastBytes);
     return Math.min(room, Math.max(inFlightLeastBytes / 4, Math.ceil(bound / checkpoints)));
   }
 

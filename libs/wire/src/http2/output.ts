@@ -25,12 +25,11 @@ class ReadyLine implements TakesTurns {
     return this.#bulk.size + this.#small.size;
   }
 
-  /** @returns how many more wait than before */
+  /** @returns how many were forgotten for it */
   offer(sender: Sender): number {
-    const before = this.size;
-    if (before >= this.#pruneAt) this.#prune();
+    const forgotten = this.#bulk.size + this.#small.size >= this.#pruneAt ? this.#prune() : 0;
     (sender.pending <= this.#config.smallBytes ? this.#small : this.#bulk).push(sender);
-    return this.size - before;
+    return forgotten;
   }
 
   shift(): Sender | undefined {
@@ -39,14 +38,16 @@ class ReadyLine implements TakesTurns {
   }
 
   /** Forgets streams that have nothing left to send: while nothing may leave, closed ones would pile up here. */
-  #prune(): void {
+  #prune(): number {
     const waits = (sender: Sender) => {
       if (!sender.sendable) sender.offered = false;
       return sender.offered;
     };
+    const before = this.size;
     this.#bulk.filter(waits);
     this.#small.filter(waits);
     this.#pruneAt = Math.max(this.#config.pruneAt, 2 * this.size);
+    return before - this.size;
   }
 }
 
@@ -144,7 +145,8 @@ export class Output {
   readonly #writerLines = new Rounds<SendGroup['writers']>(1);
   /** What the peer allows on the whole connection, in bytes. */
   #window = DEFAULT_SETTINGS.initialWindowSize;
-  #parts: Buffer[];
+  /** What is to be written: pieces, and heads of frames, which are four numbers each until then (see `head`). */
+  #parts: (Uint8Array | number)[];
   #addedBytes: number;
   #scheduled = false;
   #ended = false;
@@ -162,7 +164,7 @@ export class Output {
     this.#inFlight = options.inFlight;
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
-    this.#sendSoon = this.guarded(() => this.#send());
+    this.#sendSoon = this.guarded(this.#send.bind(this));
     this.#lateFrames = new LateFrames(patience, (frames) => this.frame(frames), this.guarded);
     socket.on('drain', () => this.schedule());
   }
@@ -178,13 +180,20 @@ export class Output {
     this.schedule();
   }
 
+  /** Adds the head of a frame, as numbers: few frames need a buffer of their own. @param word the payload, if it is one number of 32 bits */
+  head(type: number, flags: number, stream: number, length: number, word = NO_WORD): void {
+    if (this.#ended) return;
+    this.#parts.push(length, (type << 8) | flags, stream, word);
+    this.#addedBytes += word === NO_WORD ? FRAME_HEAD : FRAME_HEAD + length;
+  }
+
   /** Sends a frame that may wait for others. */
   lateFrame(bytes: Buffer): void {
     if (!this.#ended) this.#lateFrames.add(bytes);
   }
 
   /** Adds a part of a frame: of DATA on a stream's turn, of others with a call of `schedule`. */
-  add(part: Buffer): void {
+  add(part: Uint8Array): void {
     if (this.#ended) return;
     this.#parts.push(part);
     this.#addedBytes += part.length;
@@ -201,9 +210,9 @@ export class Output {
     if (sender.offered) return;
     sender.offered = true;
     const { ready } = sender.group ?? this.#common;
-    this.#readyStreams += ready.offer(sender);
-    this.#readyLines.enter(ready);
-    this.schedule();
+    this.#readyStreams += 1 - ready.offer(sender);
+    if (!ready.next) this.#readyLines.enter(ready);
+    if (!this.#scheduled) this.schedule();
   }
 
   /** Asks a writer for more once few other streams of its group have DATA. */
@@ -274,55 +283,60 @@ export class Output {
 
   /** Writes what was added to the socket, and DATA as far as it may leave. */
   #flush(): void {
-    this.#addData();
-    const late = this.#lateFrames.leaveWith(this.#addedBytes);
+    if (this.#readyStreams > 0) this.#addData();
+    const late = this.#lateFrames.waits && this.#lateFrames.leaveWith(this.#addedBytes);
     if (late) this.add(late);
-    const [parts, bytes] = [this.#parts, this.#addedBytes];
+    const parts = this.#parts;
+    const bytes = this.#addedBytes;
     if (bytes === 0) return;
     this.#parts = [];
     this.#addedBytes = 0;
     this.bytes += bytes;
-    if (!this.#socket.destroyed) this.#write(parts, bytes);
-  }
-
-  #write(parts: readonly Buffer[], bytes: number): void {
     const socket = this.#socket;
-    if (parts.length === 1) socket.write(parts[0] as Buffer);
-    else if (bytes <= this.config.mergedWriteBytes) socket.write(Buffer.concat(parts, bytes));
+    if (socket.destroyed) return;
+    const [first] = parts;
+    if (parts.length === 1 && typeof first === 'object') socket.write(first);
+    else if (bytes <= this.config.mergedWriteBytes) socket.write(joined(parts, bytes));
     else {
       socket.cork();
-      for (const part of parts) socket.write(part);
+      for (const piece of pieces(parts)) socket.write(piece);
       socket.uncork();
     }
   }
 
   #addData(): void {
     // A stream that ends may end the connection, which flushes.
-    if (this.#addingData || this.#readyStreams === 0 || !this.hasRoom) return;
+    if (this.#addingData || this.#window <= 0 || this.#socket.writableNeedDrain) return;
+    const { shortestFrameBytes, groupTurnBytes, floodEarnedByFrame, floodEarnedByByte } = this.config;
+    let room = this.#room();
+    if (room <= shortestFrameBytes) return;
+    let filled = 0;
+    const lines = this.#readyLines;
     this.#addingData = true;
     try {
-      let [room, filled] = [this.#room(), 0];
       for (
-        let line = this.#readyLines.current;
-        line && this.#window > 0 && room > this.config.shortestFrameBytes;
-        line = this.#readyLines.current
+        let line = lines.current;
+        line && this.#window > 0 && room > shortestFrameBytes;
+        line = lines.size > 0 ? lines.current : undefined
       ) {
         const sender = line.shift();
         if (!sender) {
-          this.#readyLines.leave();
+          lines.leave();
           continue;
         }
         this.#readyStreams--;
         sender.offered = false;
         if (!sender.sendable) continue;
-        const longest = this.#readyLines.size > 1 ? Math.min(this.maxFrame, this.config.groupTurnBytes) : this.maxFrame;
+        const longest = lines.size > 1 ? Math.min(this.maxFrame, groupTurnBytes) : this.maxFrame;
         const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, longest, this.#window));
         room -= FRAME_HEAD + sent;
         this.#window -= sent;
         filled += sent;
-        this.floods.sent(sent);
+        this.floods.earned += floodEarnedByFrame + sent * floodEarnedByByte;
         if (sender.sendable) this.offer(sender);
-        this.#readyLines.spend(FRAME_HEAD + sent);
+        // Alone, there is nobody to be fair to.
+        if (lines.size > 1) lines.spend(FRAME_HEAD + sent);
+        else if (this.#readyStreams === 0) lines.leave();
       }
       if (this.#inFlight?.send(filled)) this.#addCheckpoint(this.#inFlight);
     } finally {
@@ -349,5 +363,58 @@ export class Output {
       else this.#writerLines.pass();
       for (const each of some) each.writeMore();
     }
+  }
+}
+
+/** A head has no word, but a length. */
+const NO_WORD = -1;
+
+/** Writes a head behind `at`. @returns where it ends */
+function putHead(bytes: Uint8Array, start: number, parts: readonly (Uint8Array | number)[], index: number): number {
+  let at = start;
+  const length = parts[index] as number;
+  const kind = parts[index + 1] as number;
+  bytes[at++] = length >>> 16;
+  bytes[at++] = length >>> 8;
+  bytes[at++] = length;
+  bytes[at++] = kind >>> 8;
+  bytes[at++] = kind;
+  // The stream, and the word.
+  for (let number = index + 2; number < index + 4; number++) {
+    const word = parts[number] as number;
+    if (word === NO_WORD) break;
+    bytes[at++] = word >>> 24;
+    bytes[at++] = word >>> 16;
+    bytes[at++] = word >>> 8;
+    bytes[at++] = word;
+  }
+  return at;
+}
+
+/** All parts in one buffer. */
+function joined(parts: readonly (Uint8Array | number)[], length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(length);
+  let at = 0;
+  for (let index = 0; index < parts.length; index++) {
+    const part = parts[index] as Uint8Array | number;
+    if (typeof part === 'number') {
+      at = putHead(bytes, at, parts, index);
+      index += 3;
+    } else {
+      bytes.set(part, at);
+      at += part.length;
+    }
+  }
+  return bytes;
+}
+
+/** The parts one by one. Heads next to each other are one piece. */
+function* pieces(parts: readonly (Uint8Array | number)[]): Iterable<Uint8Array> {
+  for (let index = 0; index < parts.length; ) {
+    const from = index;
+    let length = 0;
+    for (; typeof parts[index] === 'number'; index += 4)
+      length += parts[index + 3] === NO_WORD ? FRAME_HEAD : FRAME_HEAD + (parts[index] as number);
+    yield index > from ? joined(parts.slice(from, index), length) : (parts[index++] as Uint8Array);
   }
 }

@@ -165,6 +165,8 @@ export class LateFrames {
   readonly #patience: Patience;
   readonly #send: (frames: Buffer) => void;
   readonly #timeIsUp: () => void;
+  /** Whether there are any. */
+  waits = false;
   #frames: Buffer | undefined;
   #timer: NodeJS.Timeout | undefined;
 
@@ -179,6 +181,7 @@ export class LateFrames {
 
   add(frame: Buffer): void {
     this.#frames = this.#frames ? Buffer.concat([this.#frames, frame]) : frame;
+    this.waits = true;
     if (this.#frames.length >= this.#patience.mostBytes) this.flush();
     // A frame that comes while the timer runs waits no longer than the first one.
     else this.#timer ??= setTimeout(this.#timeIsUp, this.#patience.ms);
@@ -201,6 +204,7 @@ export class LateFrames {
   #take(): Buffer | undefined {
     const frames = this.#frames;
     this.#frames = undefined;
+    this.waits = false;
     return frames;
   }
 }

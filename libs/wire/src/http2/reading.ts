@@ -69,6 +69,8 @@ function missized(name: string, length: number): ConnectionError {
   return new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `${name} of ${length} bytes`);
 }
 
+const NOTHING = Buffer.alloc(0);
+
 interface FrameHandler {
   /** Called with a whole frame of any type except DATA. The payload is a view that is valid only during the call. */
   frame(type: number, flags: number, stream: number, payload: Buffer): void;
@@ -129,52 +131,50 @@ export class FrameReader {
           return chunk.subarray(at);
         }
         if (at === chunk.length) return undefined;
-        at = this.#readHead(chunk, at);
-        if (this.#type < 0) return undefined;
+        let head = chunk;
+        let start = at;
+        at += FRAME_HEAD;
+        if (this.#headBytes > 0 || at > chunk.length) {
+          at = this.#collectHead(chunk, start);
+          if (this.#headBytes < FRAME_HEAD) return undefined;
+          this.#headBytes = 0;
+          head = this.#head as Buffer;
+          start = 0;
+        }
+        this.#left = ((head[start] as number) << 16) | ((head[start + 1] as number) << 8) | (head[start + 2] as number);
+        if (this.#left > this.#maxFrame)
+          throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `a frame of ${this.#left} bytes`);
+        this.#type = head[start + 3] as number;
+        this.#flags = head[start + 4] as number;
+        // Without the bit before it, which has no meaning.
+        const high = (((head[start + 5] as number) & 0x7f) << 24) | ((head[start + 6] as number) << 16);
+        this.#stream = high | ((head[start + 7] as number) << 8) | (head[start + 8] as number);
       }
       if (at === chunk.length && this.#left > 0) return undefined;
-      const part = chunk.subarray(at, at + this.#left);
-      at += part.length;
-      this.#left -= part.length;
-      if (this.#whole || this.#mustBeWhole()) this.#collect(part);
-      else this.#deliverData(part);
+      const end = Math.min(at + this.#left, chunk.length);
+      const part = at === end ? NOTHING : chunk.subarray(at, end);
+      this.#left -= end - at;
+      at = end;
+      const type = this.#type;
+      const flags = this.#flags;
+      const last = this.#left === 0;
+      if (type === FrameType.DATA && !(flags & Flag.PADDED)) {
+        if (last) this.#type = -1;
+        this.#handler.data(this.#stream, part, flags, last, 0);
+      } else if (last && !this.#whole && type !== FrameType.DATA) {
+        this.#type = -1;
+        this.#handler.frame(type, flags, this.#stream, part);
+      } else this.#collect(part);
     }
     return undefined;
   }
 
-  /** @returns where the payload begins, or the chunk's end while the head is incomplete */
-  #readHead(chunk: Buffer, at: number): number {
-    let head = chunk;
-    let start = at;
-    let next = at + FRAME_HEAD;
-    if (this.#headBytes > 0 || next > chunk.length) {
-      this.#head ??= Buffer.alloc(FRAME_HEAD);
-      const copied = chunk.copy(this.#head, this.#headBytes, at);
-      this.#headBytes += copied;
-      next = at + copied;
-      if (this.#headBytes < FRAME_HEAD) return next;
-      this.#headBytes = 0;
-      head = this.#head;
-      start = 0;
-    }
-    this.#left = ((head[start] as number) << 16) | ((head[start + 1] as number) << 8) | (head[start + 2] as number);
-    if (this.#left > this.#maxFrame)
-      throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `a frame of ${this.#left} bytes`);
-    this.#type = head[start + 3] as number;
-    this.#flags = head[start + 4] as number;
-    this.#stream = read31(head, start + 5);
-    return next;
-  }
-
-  #mustBeWhole(): boolean {
-    return this.#type !== FrameType.DATA || (this.#flags & Flag.PADDED) !== 0;
-  }
-
-  #deliverData(part: Buffer): void {
-    const last = this.#left === 0;
-    const { stream, flags } = { stream: this.#stream, flags: this.#flags };
-    if (last) this.#type = -1;
-    this.#handler.data(stream, part, flags, last, 0);
+  /** A head arrives in parts. @returns how much of the chunk was read */
+  #collectHead(chunk: Buffer, at: number): number {
+    this.#head ??= Buffer.alloc(FRAME_HEAD);
+    const copied = chunk.copy(this.#head, this.#headBytes, at);
+    this.#headBytes += copied;
+    return at + copied;
   }
 
   #collect(part: Buffer): void {
@@ -249,7 +249,8 @@ export class Reading implements FrameHandler {
   read(chunk: Buffer): Buffer | undefined {
     const bytes = this.#prefaceLeft > 0 ? this.#readPreface(chunk) : chunk;
     const left = bytes.length > 0 ? this.#reader.read(bytes) : undefined;
-    this.#streams.resets.check();
+    const { resets } = this.#streams;
+    if (resets.exceeded) resets.check();
     return left;
   }
 
@@ -269,29 +270,51 @@ export class Reading implements FrameHandler {
   }
 
   data(id: number, bytes: Buffer, flags: number, last: boolean, padding: number): void {
-    this.#check(FrameType.DATA, flags, id, bytes.length);
-    this.#output.floods.data(bytes.length + padding, flags);
-    this.#received += bytes.length + padding;
+    if (!this.#greeted || id === 0 || this.#heads.begun) this.#check(FrameType.DATA, flags, id, bytes.length);
+    const length = bytes.length + padding;
+    const { floods, config } = this.#output;
+    if (length > 0) floods.earned += length * config.floodEarnedByByte;
+    // Each stream ends once, so the frame that ends it may be empty.
+    else if (!(flags & Flag.END_STREAM)) floods.came(FrameType.DATA);
+    this.#received += length;
     if (this.#received > CONNECTION_WINDOW / 2) {
       this.#output.frame(windowUpdateFrame(0, this.#received));
       this.#received = 0;
     }
-    const stream = this.#streams.known(id, 'DATA');
+    const stream = this.#streams.get(id) ?? this.#streams.known(id, 'DATA');
     if (stream) stream.receiveData(bytes, padding, last && (flags & Flag.END_STREAM) !== 0);
     else if (last) this.#streams.late(id);
   }
 
   frame(type: number, flags: number, id: number, payload: Buffer): void {
     this.#check(type, flags, id, payload.length);
-    this.#output.floods.came(type);
     switch (type) {
+      // Heads, marks and resets are bounded elsewhere, for each stream.
       case FrameType.HEADERS:
-      case FrameType.CONTINUATION:
-        this.#onHead(this.#readHead(type, flags, id, payload));
+      case FrameType.CONTINUATION: {
+        const head = this.#readHead(type, flags, id, payload);
+        if (!head) break;
+        this.#streams.receiveHead(head);
+        if (this.#sink.onHead()) this.#reader.rest();
         break;
+      }
       case FrameType.RST_STREAM:
         this.#streams.receiveReset(id, payload.readUInt32BE(0));
         break;
+      case FrameType.MARK: {
+        const stream = this.#streams.get(id) ?? this.#streams.known(id, 'MARK');
+        if (stream) stream.receiveMark(payload);
+        else this.#output.floods.came(type);
+        break;
+      }
+      default:
+        this.#output.floods.came(type);
+        this.#onControl(type, flags, id, payload);
+    }
+  }
+
+  #onControl(type: number, flags: number, id: number, payload: Buffer): void {
+    switch (type) {
       case FrameType.SETTINGS:
         if (!(flags & Flag.ACK)) this.#onSettings(payload);
         break;
@@ -301,9 +324,6 @@ export class Reading implements FrameHandler {
         break;
       case FrameType.GOAWAY:
         this.#onGoaway(payload);
-        break;
-      case FrameType.MARK:
-        this.#onMark(id, payload);
         break;
       case FrameType.WINDOW_UPDATE:
         this.#onWindowUpdate(id, read31(payload, 0));
@@ -318,13 +338,7 @@ export class Reading implements FrameHandler {
     if (!this.#greeted && (type !== FrameType.SETTINGS || flags & Flag.ACK)) throw broken('SETTINGS must come first');
     this.#greeted = true;
     checkFrame(type, flags, id, length);
-    this.#heads.expect(type, id);
-  }
-
-  #onMark(id: number, payload: Buffer): void {
-    const stream = this.#streams.known(id, 'MARK');
-    if (stream) stream.receiveMark(payload);
-    else this.#output.floods.late();
+    if (this.#heads.begun || type === FrameType.CONTINUATION) this.#heads.expect(type, id);
   }
 
   #readHead(type: number, flags: number, id: number, payload: Buffer): ReceivedHead | undefined {
@@ -335,12 +349,6 @@ export class Reading implements FrameHandler {
       if (error instanceof HeadTooLong) this.#streams.answerLong(id);
       throw error;
     }
-  }
-
-  #onHead(head: ReceivedHead | undefined): void {
-    if (!head) return;
-    this.#streams.receiveHead(head);
-    if (this.#sink.onHead()) this.#reader.rest();
   }
 
   #onSettings(payload: Buffer): void {

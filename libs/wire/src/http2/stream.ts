@@ -1,15 +1,7 @@
 import { type Guarded, Packing, Queue } from '@isthmus/runtime';
 import type { Config } from '../defaults.ts';
 import { MarkAllowance } from './floods.ts';
-import {
-  dataHead,
-  ErrorCode,
-  headersFrames,
-  MAX_WINDOW,
-  markFrame,
-  rstStreamFrame,
-  windowUpdateFrame,
-} from './frames.ts';
+import { dataHead, ErrorCode, Flag, FrameType, headersFrames, lastMarkFrame, MAX_WINDOW } from './frames.ts';
 import type { Field, IncomingHeads } from './heads.ts';
 import type { BulkWriter, Output, Sender, SendGroup } from './output.ts';
 import { closings } from './ticks.ts';
@@ -41,54 +33,53 @@ export interface StreamHandler {
 }
 
 /** What was written to a stream and waits to be sent. */
-export class SendQueue extends Queue<Buffer> {
+export class SendQueue {
+  /** In bytes. Its own methods alone change it. */
+  length = 0;
+  #first: Buffer | undefined;
   /** Bytes of the first piece that have been sent. */
   #offset = 0;
-  #length = 0;
-  /** Of the pieces behind the first one, which wait for longer. */
+  /** The pieces behind the first one, which wait for longer. */
+  #rest: Queue<Buffer> | undefined;
   #packing: Packing | undefined;
 
-  /** In bytes. */
-  get length(): number {
-    return this.#length;
+  push(piece: Buffer): void {
+    this.length += piece.length;
+    if (this.#first) this.#pushRest(piece);
+    else this.#first = piece;
   }
 
-  override push(piece: Buffer): void {
-    const { last } = this;
-    this.#length += piece.length;
-    if (!last) {
-      super.push(piece);
-      return;
-    }
+  #pushRest(piece: Buffer): void {
+    this.#rest ??= new Queue();
     this.#packing ??= new Packing();
-    const longer = this.#packing.extend(last, piece);
-    if (longer) this.last = longer as Buffer;
-    else super.push(this.#packing.begin(piece) as Buffer);
+    const { last } = this.#rest;
+    const longer = last && this.#packing.extend(last, piece);
+    if (longer) this.#rest.last = longer as Buffer;
+    else this.#rest.push(this.#packing.begin(piece) as Buffer);
   }
 
   /** Moves its first bytes to the output. */
   send(output: Output, length: number): void {
-    this.#length -= length;
-    for (let left = length; left > 0; ) left -= this.#sendPart(output, left);
-  }
-
-  override clear(): void {
-    super.clear();
-    this.#offset = 0;
-    this.#length = 0;
-    this.#packing = undefined;
-  }
-
-  #sendPart(output: Output, limit: number): number {
-    const piece = this.first as Buffer;
-    const length = Math.min(limit, piece.length - this.#offset);
-    output.add(length === piece.length ? piece : piece.subarray(this.#offset, this.#offset + length));
-    this.#offset += length;
-    if (this.#offset === piece.length) {
-      this.shift();
+    this.length -= length;
+    for (let left = length; left > 0; ) {
+      const piece = this.#first as Buffer;
+      const end = Math.min(this.#offset + left, piece.length);
+      const whole = this.#offset === 0 && end === piece.length;
+      output.add(whole ? piece : piece.subarray(this.#offset, end));
+      left -= end - this.#offset;
+      this.#offset = end;
+      if (end < piece.length) continue;
+      this.#first = this.#rest?.shift();
       this.#offset = 0;
     }
-    return length;
+  }
+
+  clear(): void {
+    this.length = 0;
+    this.#first = undefined;
+    this.#offset = 0;
+    this.#rest = undefined;
+    this.#packing = undefined;
   }
 }
 
@@ -129,6 +120,9 @@ interface StreamLimits {
   readonly group: SendGroup;
 }
 
+/** Marks of a stream that need no allowance: a tunnel has some three. They count once there are more. */
+const MARKS_UNCOUNTED = 16;
+
 /** The handler of a stream that nobody serves. */
 const NOBODY: StreamHandler = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
 
@@ -149,7 +143,8 @@ export class Http2Stream implements Sender {
   #sendWindow: number;
   #state: StreamState = OPEN;
   readonly #queue = new SendQueue();
-  /** Created for the first mark, because many streams see none. */
+  /** Marks that came. Few streams see more than some, which need no allowance. */
+  #marked = 0;
   #marks: MarkAllowance | undefined;
 
   constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow, group }: StreamLimits) {
@@ -184,12 +179,12 @@ export class Http2Stream implements Sender {
 
   /** Whether all that the other side had to send has arrived. */
   get complete(): boolean {
-    return this.#incoming.ended;
+    return this.#incoming.state === 'ended';
   }
 
   /** Whether the other side has ended its direction or reset the stream. */
   get remoteEnded(): boolean {
-    return this.#incoming.ended || (this.#state.is === 'closed' && this.#state.byPeer === true);
+    return this.#incoming.state === 'ended' || (this.#state.is === 'closed' && this.#state.byPeer === true);
   }
 
   /** The connection's. */
@@ -221,12 +216,15 @@ export class Http2Stream implements Sender {
   write(piece: Buffer): void {
     if (this.#state.is !== 'open' || piece.length === 0) return;
     this.#queue.push(piece);
-    if (!this.offered && this.sendable) this.#output.offer(this);
+    if (!this.offered && this.#sendWindow > 0) this.#output.offer(this);
   }
 
   /** Sends a mark, ahead of the bytes that wait here. */
   mark(payload: Uint8Array): void {
-    if (!this.closed) this.#output.frame(markFrame(this.id, payload));
+    if (this.#state.is === 'closed') return;
+    this.#output.head(FrameType.MARK, 0, this.id, payload.length);
+    this.#output.add(payload);
+    this.#output.schedule();
   }
 
   /** Bytes that were written and have not left yet. */
@@ -263,15 +261,14 @@ export class Http2Stream implements Sender {
       this.end();
       return;
     }
-    const end = dataHead(this.id, 0, true);
-    this.#output.lateFrame(mark ? Buffer.concat([markFrame(this.id, mark), end]) : end);
+    this.#output.lateFrame(mark ? lastMarkFrame(this.id, mark) : dataHead(this.id, 0, true));
     this.#endSent();
   }
 
   /** Ends both directions at once. @param reason passed to the handler */
   reset(code: number, reason?: Error): void {
     if (this.closed) return;
-    this.#output.frame(rstStreamFrame(this.id, code));
+    this.#word(FrameType.RST_STREAM, code);
     this.#become({ is: 'closed', code, ...(reason && { reason }) });
   }
 
@@ -283,7 +280,7 @@ export class Http2Stream implements Sender {
     const length = Math.min(limit, this.#queue.length, this.#sendWindow);
     this.#sendWindow -= length;
     this.#marks?.earnForData();
-    output.add(dataHead(this.id, length, false));
+    output.head(FrameType.DATA, 0, this.id, length);
     this.#queue.send(output, length);
     this.handler.onSent?.(length);
     if (this.#queue.length > 0) return length;
@@ -293,14 +290,27 @@ export class Http2Stream implements Sender {
   }
 
   #headers(block: Buffer, end: boolean): void {
-    for (const frame of headersFrames(this.id, block, end, this.#output.maxFrame)) this.#output.add(frame);
+    const output = this.#output;
+    if (block.length <= output.maxFrame) {
+      output.head(FrameType.HEADERS, Flag.END_HEADERS | (end ? Flag.END_STREAM : 0), this.id, block.length);
+      output.add(block);
+    } else for (const frame of headersFrames(this.id, block, end, output.maxFrame)) output.add(frame);
+    output.schedule();
+  }
+
+  /** Sends a frame whose payload is one number. */
+  #word(type: number, word: number): void {
+    this.#output.head(type, 0, this.id, 4, word);
     this.#output.schedule();
   }
 
   /** @param section an answer or trailers that end the stream */
   #sendEnd(section: Buffer | undefined): void {
     if (section) this.#headers(section, true);
-    else this.#output.frame(dataHead(this.id, 0, true));
+    else {
+      this.#output.head(FrameType.DATA, Flag.END_STREAM, this.id, 0);
+      this.#output.schedule();
+    }
     this.#endSent();
   }
 
@@ -308,9 +318,9 @@ export class Http2Stream implements Sender {
   #endSent(): void {
     this.#become(ENDED);
     this.handler.onWritable();
-    if (this.#incoming.ended) this.#become(BOTH_ENDED);
+    if (this.#incoming.state === 'ended') this.#become(BOTH_ENDED);
     else if (this.#owner.abandonsRequests && !this.closed) {
-      this.#output.frame(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
+      this.#word(FrameType.RST_STREAM, ErrorCode.NO_ERROR);
       this.#become(BOTH_ENDED);
     }
   }
@@ -328,7 +338,8 @@ export class Http2Stream implements Sender {
    * @returns whether the other side is told now, with a WINDOW_UPDATE
    */
   consume(bytes: number, least?: number): boolean {
-    return !this.closed && !this.#incoming.ended && this.#credit(this.#window.consume(bytes, least));
+    if (this.#state.is === 'closed' || this.#incoming.state === 'ended') return false;
+    return this.#credit(this.#window.consume(bytes, least));
   }
 
   /** See `ReceiveWindow.account`. */
@@ -347,7 +358,7 @@ export class Http2Stream implements Sender {
   }
 
   #credit(credit: number): boolean {
-    if (credit > 0) this.#output.frame(windowUpdateFrame(this.id, credit));
+    if (credit > 0) this.#word(FrameType.WINDOW_UPDATE, credit);
     return credit > 0;
   }
 
@@ -355,19 +366,21 @@ export class Http2Stream implements Sender {
 
   /** @param fields unset if they are longer than they may be */
   receiveSection(fields: readonly Field[] | undefined, ends: boolean): void {
-    const answers = !this.#incoming.begun;
-    if (!fields) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
-    if (!fields || this.#failed(this.#incoming.section(fields, ends))) return;
-    if (!answers) this.handler.onHeaders(fields, 'trailers');
-    else this.handler.onHeaders(fields, this.#incoming.begun ? 'response' : 'informational');
-    if (ends) this.receiveEnd();
+    const answers = this.#incoming.state === 'head';
+    const fault = fields ? this.#incoming.section(fields, ends) : ErrorCode.ENHANCE_YOUR_CALM;
+    if (fault !== undefined || !fields) this.#failed(fault);
+    else {
+      const kind = this.#incoming.state === 'head' ? 'informational' : 'response';
+      this.handler.onHeaders(fields, answers ? kind : 'trailers');
+      if (ends) this.receiveEnd();
+    }
   }
 
   /** Bytes of a DATA frame came. @param ends whether the stream ends with them */
   receiveData(bytes: Buffer, padding: number, ends: boolean): void {
-    if (this.#failed(this.#incoming.data(bytes.length))) return;
-    if (!this.#window.receive(bytes.length + padding)) {
-      this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+    const fault = this.#incoming.data(bytes.length);
+    if (fault !== undefined || !this.#window.receive(bytes.length + padding)) {
+      this.#failed(fault ?? ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }
     this.#marks?.earnForData();
@@ -378,13 +391,22 @@ export class Http2Stream implements Sender {
 
   /** A mark ahead of the head has no meaning. */
   receiveMark(payload: Buffer): void {
-    this.#marks ??= new MarkAllowance(this.#output.config);
-    if (!this.#marks.spend(1)) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
-    else if (this.#incoming.begun) this.handler.onMark?.(payload);
+    if (++this.#marked > MARKS_UNCOUNTED && !this.#allowsMark()) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
+    else if (this.#incoming.state !== 'head') this.handler.onMark?.(payload);
+  }
+
+  #allowsMark(): boolean {
+    this.#marks ??= new MarkAllowance(this.#output.config, MARKS_UNCOUNTED);
+    return this.#marks.spend(1);
   }
 
   receiveEnd(): void {
-    if (this.closed || this.#incoming.ended || this.#failed(this.#incoming.end())) return;
+    if (this.#state.is === 'closed' || this.#incoming.state === 'ended') return;
+    const fault = this.#incoming.end();
+    if (fault !== undefined) {
+      this.#failed(fault);
+      return;
+    }
     this.handler.onEnd();
     if (this.#state.is === 'ended') this.#become(BOTH_ENDED);
   }
@@ -411,22 +433,19 @@ export class Http2Stream implements Sender {
     this.#become({ is: 'closed', code: ErrorCode.CANCEL, reason });
   }
 
-  /** Resets the stream if the other side broke its rules. @param code the error, or undefined for none */
-  #failed(code: number | undefined): boolean {
-    if (code === undefined) return false;
-    if (!this.closed) {
-      this.#owner.streamBroken();
-      this.reset(code);
-    }
-    return true;
+  /** Resets the stream: the other side broke its rules. */
+  #failed(code: number = ErrorCode.PROTOCOL_ERROR): void {
+    if (this.closed) return;
+    this.#owner.streamBroken();
+    this.reset(code);
   }
 
   /** The only place that changes the state, which moves forward only. */
   #become(state: StreamState): void {
-    if (this.closed) return;
+    if (this.#state.is === 'closed') return;
     this.#state = state;
     if (state.is !== 'closed') return;
-    this.#queue.clear();
+    if (this.#queue.length > 0) this.#queue.clear();
     this.#owner.streamClosed(this);
     const { handler } = this;
     const close = () => handler.onClose(state.code, state.reason);

@@ -177,7 +177,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     const limits = { incoming, window, sendWindow: this.#sendWindow, group: this.#join(name) };
     const stream = new Http2Stream(id, this, limits);
     this.set(id, stream);
-    this.output.floods.opened();
+    this.output.floods.earned += config.floodEarnedByStream;
     return stream;
   }
 
