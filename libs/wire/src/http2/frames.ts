@@ -241,12 +241,6 @@ export function goawayFrame(lastStream: number, code: number = ErrorCode.NO_ERRO
   return bytes;
 }
 
-export function markFrame(stream: number, payload: Uint8Array): Buffer {
-  const bytes = frame(FrameType.MARK, 0, stream, payload.length);
-  bytes.set(payload, FRAME_HEAD);
-  return bytes;
-}
-
 /** A mark, and behind it the end of its stream. */
 export function lastMarkFrame(stream: number, payload: Uint8Array): Buffer {
   const bytes = frame(FrameType.MARK, 0, stream, payload.length, payload.length + FRAME_HEAD);
