@@ -154,29 +154,37 @@ export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1')
 /** Bytes before each frame's payload. */
 export const FRAME_HEAD = 9;
 
+/** The payload of a frame's head that is none. */
+export const NO_WORD = -1;
+
+/**
+ * Writes a frame's head, and its payload if that is one number of 32 bits, in one call: a dial has two dozen frames.
+ * @param kind type and flags, of eight bits each
+ * @returns where it ends
+ */
+export function putHead(bytes: Uint8Array, start: number, length: number, kind: number, stream: number, word: number) {
+  bytes[start] = length >>> 16;
+  bytes[start + 1] = length >>> 8;
+  bytes[start + 2] = length;
+  bytes[start + 3] = kind >>> 8;
+  bytes[start + 4] = kind;
+  bytes[start + 5] = stream >>> 24;
+  bytes[start + 6] = stream >>> 16;
+  bytes[start + 7] = stream >>> 8;
+  bytes[start + 8] = stream;
+  if (word === NO_WORD) return start + FRAME_HEAD;
+  bytes[start + 9] = word >>> 24;
+  bytes[start + 10] = word >>> 16;
+  bytes[start + 11] = word >>> 8;
+  bytes[start + 12] = word;
+  return start + FRAME_HEAD + 4;
+}
+
 /** A buffer with a frame's head and `room` more bytes for its payload. */
-function frame(type: number, flags: number, stream: number, length: number, room = length): Buffer {
+function frame(type: number, flags: number, stream: number, length: number, room = length, word = NO_WORD): Buffer {
   const bytes = Buffer.allocUnsafe(FRAME_HEAD + room);
-  putHead(bytes, 0, type, flags, stream, length);
+  putHead(bytes, 0, length, (type << 8) | flags, stream, word);
   return bytes;
-}
-
-/** Writes a frame's head. */
-function putHead(bytes: Buffer, at: number, type: number, flags: number, stream: number, length: number): void {
-  bytes[at] = length >>> 16;
-  bytes[at + 1] = length >>> 8;
-  bytes[at + 2] = length;
-  bytes[at + 3] = type;
-  bytes[at + 4] = flags;
-  put32(bytes, at + 5, stream);
-}
-
-/** As `writeUInt32BE`, which takes six calls, as `readUInt32BE` does: a frame has two such numbers, and a dial a dozen frames. */
-function put32(bytes: Buffer, at: number, value: number): void {
-  bytes[at] = value >>> 24;
-  bytes[at + 1] = value >>> 16;
-  bytes[at + 2] = value >>> 8;
-  bytes[at + 3] = value;
 }
 
 /** The number of 31 bits at this place, without the bit before it. */
@@ -205,9 +213,7 @@ export function headersFrames(stream: number, block: Buffer, endStream: boolean,
 }
 
 export function rstStreamFrame(stream: number, code: number): Buffer {
-  const bytes = frame(FrameType.RST_STREAM, 0, stream, 4);
-  put32(bytes, FRAME_HEAD, code);
-  return bytes;
+  return frame(FrameType.RST_STREAM, 0, stream, 4, 4, code);
 }
 
 export function settingsFrame(settings: Partial<Settings>): Buffer {
@@ -245,15 +251,13 @@ export function goawayFrame(lastStream: number, code: number = ErrorCode.NO_ERRO
 export function lastMarkFrame(stream: number, payload: Uint8Array): Buffer {
   const bytes = frame(FrameType.MARK, 0, stream, payload.length, payload.length + FRAME_HEAD);
   bytes.set(payload, FRAME_HEAD);
-  putHead(bytes, FRAME_HEAD + payload.length, FrameType.DATA, Flag.END_STREAM, stream, 0);
+  putHead(bytes, FRAME_HEAD + payload.length, 0, Flag.END_STREAM, stream, NO_WORD);
   return bytes;
 }
 
 /** @param stream 0 for the connection's window */
 export function windowUpdateFrame(stream: number, credit: number): Buffer {
-  const bytes = frame(FrameType.WINDOW_UPDATE, 0, stream, 4);
-  put32(bytes, FRAME_HEAD, credit);
-  return bytes;
+  return frame(FrameType.WINDOW_UPDATE, 0, stream, 4, 4, credit);
 }
 
 /** @throws ConnectionError for more padding than payload */

@@ -2,7 +2,16 @@ import type { Duplex } from 'node:stream';
 import { type Guarded, guarding, Queue, Rounds, type TakesTurns } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { FloodGuard } from './floods.ts';
-import { ConnectionError, DEFAULT_FRAME, DEFAULT_SETTINGS, ErrorCode, FRAME_HEAD, MAX_WINDOW } from './frames.ts';
+import {
+  ConnectionError,
+  DEFAULT_FRAME,
+  DEFAULT_SETTINGS,
+  ErrorCode,
+  FRAME_HEAD,
+  MAX_WINDOW,
+  NO_WORD,
+  putHead,
+} from './frames.ts';
 import type { InFlight } from './in-flight.ts';
 import { behindAny, LateFrames, type Patience } from './pings.ts';
 
@@ -366,31 +375,6 @@ export class Output {
   }
 }
 
-/** A head has no word, but a length. */
-const NO_WORD = -1;
-
-/** Writes a head behind `at`. @returns where it ends */
-function putHead(bytes: Uint8Array, start: number, parts: readonly (Uint8Array | number)[], index: number): number {
-  let at = start;
-  const length = parts[index] as number;
-  const kind = parts[index + 1] as number;
-  bytes[at++] = length >>> 16;
-  bytes[at++] = length >>> 8;
-  bytes[at++] = length;
-  bytes[at++] = kind >>> 8;
-  bytes[at++] = kind;
-  // The stream, and the word.
-  for (let number = index + 2; number < index + 4; number++) {
-    const word = parts[number] as number;
-    if (word === NO_WORD) break;
-    bytes[at++] = word >>> 24;
-    bytes[at++] = word >>> 16;
-    bytes[at++] = word >>> 8;
-    bytes[at++] = word;
-  }
-  return at;
-}
-
 /** All parts in one buffer. */
 function joined(parts: readonly (Uint8Array | number)[], length: number): Buffer {
   const bytes = Buffer.allocUnsafe(length);
@@ -398,8 +382,8 @@ function joined(parts: readonly (Uint8Array | number)[], length: number): Buffer
   for (let index = 0; index < parts.length; index++) {
     const part = parts[index] as Uint8Array | number;
     if (typeof part === 'number') {
-      at = putHead(bytes, at, parts, index);
-      index += 3;
+      const [kind, stream, word] = [parts[++index] as number, parts[++index] as number, parts[++index] as number];
+      at = putHead(bytes, at, part, kind, stream, word);
     } else {
       bytes.set(part, at);
       at += part.length;

@@ -308,12 +308,12 @@ export class Reading implements FrameHandler {
         break;
       }
       default:
-        this.#output.floods.came(type);
         this.#onControl(type, flags, id, payload);
     }
   }
 
   #onControl(type: number, flags: number, id: number, payload: Buffer): void {
+    this.#output.floods.came(type);
     switch (type) {
       case FrameType.SETTINGS:
         if (!(flags & Flag.ACK)) this.#onSettings(payload);
