@@ -1,4 +1,6 @@
-import { resolveName, systemClock, type TlsSettings } from '@isthmus/runtime';
+import type { ApiServerListening } from '@isthmus/flags';
+import { randomHex, resolveName, systemClock, type TlsSettings } from '@isthmus/runtime';
+import type { Check } from '@isthmus/service';
 import type { ProxyFor } from '@isthmus/transport';
 import {
   AgentTunnels,
@@ -11,7 +13,9 @@ import {
   type Prohibited,
   type ResumeOptions,
 } from '@isthmus/tunnel';
+import { ApiServerDoor } from './api-server-door.ts';
 import { AGENT } from './defaults.ts';
+import { HubLinks } from './hub-links.ts';
 import { agentDial } from './pipeline.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, type Uplink, type UplinkOptions } from './uplink.ts';
@@ -52,6 +56,8 @@ export interface AgentOptions {
   readonly pingInterval?: number | undefined;
   /** Unset: tunnels end with the link that carries them. */
   readonly resume?: ResumeOptions;
+  /** Where clients on this node reach the API server of the agent's tenant. Unset: nowhere. */
+  readonly apiServer?: ApiServerListening | undefined;
   /** Decides which addresses are not dialled. */
   readonly prohibited?: Prohibited;
   /** The agent's own lists of what it dials, which no plane can overrule. */
@@ -71,6 +77,8 @@ export class Agent {
   readonly #upkeep: Upkeep;
   readonly #tunnels: AgentTunnels | undefined;
   readonly #packetServers = new Set<string>();
+  readonly #hubLinks: HubLinks | undefined;
+  readonly #door: ApiServerDoor | undefined;
   #draining = false;
   #closed = false;
 
@@ -79,6 +87,13 @@ export class Agent {
     this.#options = options;
     this.agentId = agentId;
     this.#tunnels = options.resume && new AgentTunnels(options.resume);
+    const { apiServer, resume } = options;
+    if (apiServer) {
+      const instance = randomHex(8);
+      const links = new HubLinks({ ...this.#uplinkOptions(), instance });
+      this.#hubLinks = links;
+      this.#door = new ApiServerDoor({ ...apiServer, agentId, links, instance, resume, observation });
+    }
     this.#upkeep = new Upkeep({
       ...options,
       clock: systemClock,
@@ -91,6 +106,7 @@ export class Agent {
       connect: async (server, attempt) => {
         const uplink = await connectUplink(server, { ...this.#uplinkOptions(), ...attempt });
         if (this.#draining) uplink.drain();
+        this.#hubLinks?.follow(uplink);
         return uplink;
       },
     });
@@ -116,6 +132,16 @@ export class Agent {
     return this.uplinks.reduce((sum, { open }) => sum + open, 0);
   }
 
+  /** Whether clients reach their API server through it; undefined if none may. */
+  get apiServer(): Check | undefined {
+    return this.#door?.check;
+  }
+
+  /** Listens where clients reach their API server. @throws the system's error */
+  async listen(): Promise<void> {
+    await this.#door?.listen();
+  }
+
   /** Bytes that tunnels keep until their gateways have them; undefined if tunnels are not resumed. */
   get kept(): number | undefined {
     return this.#tunnels?.kept;
@@ -128,9 +154,10 @@ export class Agent {
   async drain(): Promise<void> {
     this.#draining = true;
     for (const uplink of this.uplinks) uplink.drain();
+    this.#door?.leave();
     await new Promise((resolve) => setTimeout(resolve, AGENT.drainSettleMs));
     // A tunnel may wait for another way.
-    while (this.open + (this.#tunnels?.size ?? 0) > 0 && !this.#closed)
+    while (this.open + (this.#tunnels?.size ?? 0) + (this.#door?.open ?? 0) > 0 && !this.#closed)
       await new Promise((resolve) => setTimeout(resolve, AGENT.drainLookMs));
     this.#upkeep.stop();
   }
@@ -139,6 +166,8 @@ export class Agent {
   async close(): Promise<void> {
     this.#closed = true;
     this.#upkeep.stop();
+    await this.#door?.close();
+    this.#hubLinks?.destroy(new Error('agent stops'));
     for (const uplink of this.uplinks) uplink.destroy(new Error('agent stops'));
     await Promise.all(this.uplinks.map(({ closed }) => closed));
   }

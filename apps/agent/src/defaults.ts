@@ -56,6 +56,21 @@ export const AGENT = {
   maxKnown: 1024,
   /** How long the last failed attempt is something to fix, while a server is missing. */
   failureNoticeMs: 300_000,
+  /**
+   * How long a client of the API server waits for a hub, also one whose link is lost, before its connection is reset. Clients of Kubernetes ask
+   * again at once after a reset, and only after 45 s of silence.
+   */
+  apiServerWaitMs: 10_000,
+  /** Clients of the API server that wait for a hub at once. Further ones are reset. */
+  apiServerWaiting: 2000,
+  /** How long a hub may take to accept a link for clients of the API server. */
+  apiServerLinkMs: 10_000,
+  /** The first pause before such a link is opened again. Each further failure doubles it. */
+  apiServerLinkAgainMs: 100,
+  /** The longest such pause. */
+  apiServerLinkAgainMostMs: 2000,
+  /** How often an agent that drains looks whether another process takes the clients of the API server. */
+  apiServerTakenLookMs: 100,
   /** How long dials that were already on their way may still arrive after a drain. */
   drainSettleMs: 1000,
   /** How often a drain looks whether tunnels are left. */

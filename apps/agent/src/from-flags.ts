@@ -1,5 +1,5 @@
 import { policyOf } from '@isthmus/admission/policy';
-import { type AgentValues, parseDestinations, resumeOptions } from '@isthmus/flags';
+import { type AgentValues, apiServerListening, parseDestinations, resumeOptions } from '@isthmus/flags';
 import { machineAddresses, readNamedFile } from '@isthmus/runtime';
 import { VERSION } from '@isthmus/service';
 import { type Observation, prohibitedBy } from '@isthmus/tunnel';
@@ -29,6 +29,7 @@ export function agentOptions(flags: AgentValues, observation: Observation): Agen
     keepaliveTime: flags['keepalive-time'],
     pingInterval: flags['ping-interval'],
     ...(resume && { resume }),
+    apiServer: apiServerListening(flags),
     prohibited: prohibitedBy({
       ownPorts: [flags['health-server-port'], flags['admin-server-port']],
       ownAddresses: machineAddresses,

@@ -82,6 +82,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     });
     closing.defer(() => running.close());
     metrics.measure(running);
+    await running.listen();
     const ends = await inPod(
       flags,
       closing,
@@ -220,12 +221,16 @@ function missing({ connected, wanted }: Agent, failure: Failure | undefined): No
 }
 
 /** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many are missing. */
-function checks({ connected, wanted }: Agent, draining: boolean, failure: Failure | undefined): Check[] {
+function checks({ connected, wanted, apiServer }: Agent, draining: boolean, failure: Failure | undefined): Check[] {
   // Minutes later, its cause may be gone.
   const ago = failure && `${Math.round((performance.now() - failure.at) / 1000)} s ago`;
   const last = failure ? `; last failure ${ago}: ${failure.text}` : '';
   const servers = connected === 0 ? `not connected to any server${last}` : `connected to ${connected} of ${wanted}`;
-  return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: connected > 0, detail: servers }];
+  return [
+    admissionCheck(draining ? 'draining' : 'open'),
+    { name: 'servers', ok: connected > 0, detail: servers },
+    ...(apiServer ? [apiServer] : []),
+  ];
 }
 
 await runProgram({

@@ -120,6 +120,9 @@ export interface UplinkOptions extends Pick<AgentOptions, 'tls' | 'proxy' | 'alp
   readonly leave: () => void;
 }
 
+/** What a connection to a server needs. */
+export type ConnectOptions = Pick<UplinkOptions, 'tls' | 'proxy' | 'alpn' | 'serverNames' | 'timeout' | 'signal'>;
+
 /** An agent's live connection to one server: a hub of ours, or ANP's proxy-server. */
 export interface Uplink {
   readonly server: ServerAddress;
@@ -153,12 +156,12 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
   const late = performance.now() + options.timeout;
   const inTime = () => ({ ...options, timeout: Math.ceil(Math.max(1, late - performance.now())) });
   const packets = async () => {
-    const uplink = await begin(server, await connect(server, inTime()), packetUplink, inTime());
+    const uplink = await begin(server, await connectServer(server, inTime()), packetUplink, inTime());
     options.packetServers.add(at);
     return uplink;
   };
   if (options.packetServers.delete(at)) return packets();
-  const socket = await connect(server, options);
+  const socket = await connectServer(server, options);
   if (socket instanceof tls.TLSSocket && socket.alpnProtocol === 'h2')
     return begin(server, socket, packetUplink, inTime());
   try {
@@ -184,7 +187,8 @@ async function begin(
   }
 }
 
-async function connect(server: ServerAddress, options: UplinkOptions): Promise<Socket> {
+/** Connects, by TLS where the agent uses it. Rejects with what failed. */
+export async function connectServer(server: ServerAddress, options: ConnectOptions): Promise<Socket> {
   const { address, port } = server;
   const { tls: settings, alpn, timeout, signal } = options;
   const [serverName] = namesOf(server, options);
@@ -215,7 +219,10 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
 }
 
 /** The names that its certificate may have. A hub that others reported belongs to any of the configured servers. */
-function namesOf({ address, name }: ServerAddress, { serverNames }: UplinkOptions): readonly [string, ...string[]] {
+export function namesOf(
+  { address, name }: ServerAddress,
+  { serverNames }: Pick<UplinkOptions, 'serverNames'>,
+): readonly [string, ...string[]] {
   const [first = address, ...others] = name === undefined ? serverNames : [name];
   return [first, ...others];
 }

@@ -195,13 +195,31 @@ export class AgentAdmission {
     return { ...reach, ...(await this.#admit(agent, (check) => authenticate(agent, check))) };
   }
 
+  /** Decides on an agent's own link, which is no session: who it is, and nothing of what it can reach. */
+  async apiServerLink({ tenant: claimedTenant, agentId, token }: AgentHello, socket: Socket): Promise<AdmittedAgent> {
+    const { tenancy, authenticate: check } = this.#options;
+    const identifiers = parseIdentifiers('', this.#identifierLimits).identifiers;
+    const agent = { agentId, identifiers, token, socket, signal: goneSignal(socket), claimedTenant };
+    if (tenancy) return this.#admitPrincipal(tenancy, agent, (applicant) => verified(tenancy, applicant));
+    if (check) await authenticate(agent, check);
+    return { tenant: claimedTenant ?? DEFAULT_TENANT };
+  }
+
+  /** How many sessions an agent may have here, and its tenant. */
+  mostSessions({ grant }: AdmittedAgent): { readonly ofAgent: number; readonly ofTenant: number } {
+    if (!grant) return { ofAgent: this.#options.limits.sessions, ofTenant: Number.POSITIVE_INFINITY };
+    const { sessionsPerAgent: ofAgent, sessions: ofTenant } = grant.tenant.limits;
+    return { ofAgent, ofTenant };
+  }
+
   /**
    * Checks the cheap conditions first: a token review asks the API server.
    * @param authenticate lets the agent's token be checked
    */
   async #admit(agent: Asking, authenticate: (check: Authenticate) => Promise<void>): Promise<AdmittedAgent> {
     const { tenancy, authenticate: check } = this.#options;
-    if (tenancy) return this.#admitPrincipal(tenancy, agent);
+    if (tenancy)
+      return this.#admitPrincipal(tenancy, agent, (applicant) => admitted(tenancy, applicant, this.#sessions));
     const { agentId, claimedTenant: tenant = DEFAULT_TENANT } = agent;
     this.checkRoom({ tenant }, agentId);
     if (check) await authenticate(check);
@@ -227,7 +245,11 @@ export class AgentAdmission {
     return tenancy ? { ...limits, identifiers: limits.identifierBytes } : limits;
   }
 
-  async #admitPrincipal(tenancy: Tenancy, agent: Asking): Promise<AdmittedAgent> {
+  async #admitPrincipal(
+    tenancy: Tenancy,
+    agent: Asking,
+    judge: (applicant: Applicant) => Promise<Grant>,
+  ): Promise<AdmittedAgent> {
     const { socket } = agent;
     const attempts = this.#attempts.get(socket) ?? 0;
     if (attempts >= HUB.attempts) {
@@ -239,7 +261,7 @@ export class AgentAdmission {
     // Counted first, because requests may come while one is judged.
     this.#attempts.set(socket, attempts + 1);
     const applicant = { ...agent, portOf: this.#portOf(socket) };
-    const grant = await admitted(tenancy, applicant, this.#sessions);
+    const grant = await judge(applicant);
     this.#attempts.delete(socket);
     const { principal } = grant;
     const renew = async (token: string) => {

@@ -32,6 +32,7 @@ import {
 } from '@isthmus/transport';
 import type { DialRequest, Observation } from '@isthmus/tunnel';
 import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
+import { AgentLinks } from './api-server-links.ts';
 import { type ApiServerSettings, apiServersOf, followApiServers, refuseUnnamed } from './api-servers.ts';
 import { HUB } from './defaults.ts';
 import { HubReports, Policies } from './membership.ts';
@@ -232,6 +233,8 @@ export class AgentPort {
   readonly listeners: AgentListeners;
   readonly apiServers: ApiServers;
   readonly #options: AgentPortOptions;
+  /** Agents' own links to their API servers. */
+  readonly #apiServerLinks: AgentLinks;
   readonly #sessions: SessionTable;
   readonly #policies = new Policies();
   readonly #allowances = new Allowances();
@@ -251,6 +254,7 @@ export class AgentPort {
       fault: (socket, error) => events.emit('fault', 'agents', remoteOf(socket), error),
     });
     this.apiServers = apiServersOf(options);
+    this.#apiServerLinks = new AgentLinks({ ...options, admission: this.admission, apiServers: this.apiServers });
     this.listeners = new AgentListeners(options, {
       apiServers: this.apiServers,
       link: (socket) => upgrades.accept(socket),
@@ -274,6 +278,7 @@ export class AgentPort {
   /** Takes no new agent. */
   async stop(): Promise<void> {
     this.#unwatch();
+    this.#apiServerLinks.leave();
     await this.listeners.stop();
   }
 
@@ -281,6 +286,7 @@ export class AgentPort {
     this.#unwatch();
     this.membership.close();
     this.apiServers.close();
+    this.#apiServerLinks.close();
     await this.#grpc.close(HUB.goAgentGraceMs);
     await this.listeners.close();
   }
@@ -327,18 +333,31 @@ export class AgentPort {
 
   async #admit(hello: AgentHello, socket: Socket): Promise<Welcome> {
     const { hubId, plane } = this.#options;
-    const agent = await this.admission.link(hello, socket);
+    const isSession = hello.link !== 'apiServer';
+    const agent = isSession
+      ? await this.admission.link(hello, socket)
+      : await this.#apiServerLinks.admit(hello, socket);
     const { pingSeconds: seconds } = hello;
     const ping = seconds === undefined ? pingAtRest(this.membership.links) : { seconds, atRest: false };
     const offers = {
-      ...(agent.grant && { policy: true }),
+      ...(agent.grant && isSession && { policy: true }),
       ...(agent.renew && { renewal: true }),
       ...(ping && { ping }),
     };
-    return { ...agent, ...offers, hubId, sessionId: newSessionId(), plane, serverCount: this.#serverCount() };
+    const sessionId = isSession ? newSessionId() : '';
+    return { ...agent, ...offers, hubId, sessionId, plane, serverCount: this.#serverCount() };
   }
 
-  #open(
+  #open(socket: Socket, hello: AgentHello, welcome: Welcome): void {
+    if (hello.link !== 'apiServer') {
+      this.#openSession(socket, hello, welcome);
+      return;
+    }
+    this.#apiServerLinks.open(socket, hello, welcome);
+    this.listeners.proven(socket);
+  }
+
+  #openSession(
     socket: Socket,
     { agentId, instance }: AgentHello,
     { sessionId, ping, identifiers, mistake, ...agent }: Welcome,

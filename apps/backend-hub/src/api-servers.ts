@@ -33,6 +33,7 @@ export function apiServersOf({ apiServer, ownPorts = [], hubId, tenancy, observa
     return new ApiServers({
       ...common,
       any: () => tenants.nameApiServers,
+      ofTenant: (name) => ofTenant(tenants.get(name)),
       find: (serverName) => ofTenant(tenants.byApiServerName(serverName)),
       limits: tenancy.limits,
     });
@@ -42,6 +43,7 @@ export function apiServersOf({ apiServer, ownPorts = [], hubId, tenancy, observa
   return new ApiServers({
     ...common,
     any: () => names.size > 0,
+    ofTenant: (tenant) => (tenant === DEFAULT_TENANT ? only : undefined),
     find: (serverName) => (names.has(comparableHost(serverName)) ? only : undefined),
   });
 }

@@ -57,7 +57,7 @@ function hubOptions(
     ...(authenticate && { authenticate }),
     ownPorts: portsOfProcess(flags),
     ...(flags['api-server-port'] > 0 && { apiServerPort: flags['api-server-port'] }),
-    ...(flags['api-server-name'].length > 0 && {
+    ...(flags['api-server'].length > 0 && {
       apiServer: {
         names: flags['api-server-name'],
         addresses: flags['api-server'],

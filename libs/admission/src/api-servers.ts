@@ -22,7 +22,7 @@ export interface OwnPlaces {
 
 /** A tenant's API server, as its file says it, or flags. */
 interface Named {
-  readonly names: readonly string[];
+  readonly names?: readonly string[];
   readonly addresses: readonly string[];
 }
 
@@ -43,7 +43,7 @@ export function checkServerName(name: string): void {
  * @param agents the names by which the tenant's agents reach the hubs
  */
 export function apiServerFaults(
-  { names, addresses }: Named,
+  { names = [], addresses }: Named,
   own?: OwnPlaces,
   agents: readonly string[] = [],
 ): ApiServerFault[] {

@@ -382,9 +382,11 @@ const serverName = readable('A DNS name.', checkServerName);
 
 const apiServer = described(
   v.strictObject({
-    names: described(
-      list(serverName),
-      "Names by which clients reach it at the hubs' agent port (SNI). Such a connection is passed on as it is, TLS and all.",
+    names: v.exactOptional(
+      described(
+        list(serverName),
+        "Names by which clients reach it at the hubs' agent port (SNI). Such a connection is passed on as it is, TLS and all. Unset: only the tenant's agents lead to it.",
+      ),
     ),
     addresses: described(
       list(readable('HOST:PORT.', parseDestination)),

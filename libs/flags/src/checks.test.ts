@@ -105,13 +105,26 @@ test("a load balancer's networks are networks", () => {
   }
 });
 
+test('an agent leads clients to the API server at addresses of one interface each', () => {
+  const listen = '--api-server-listen=172.31.0.1:6443';
+  assert.deepEqual(agent(`${listen},[fd00::1]:6443`, '--api-server-allow=10.244.0.0/16,fd00::/8'), []);
+  refuses(agent, [
+    ['--api-server-allow=10.0.0.0/8', '--api-server-allow: has no effect without --api-server-listen'],
+    ['--api-server-listen=0.0.0.0:6443', /^--api-server-listen: 0\.0\.0\.0:6443 is no address of one interface/],
+    ['--api-server-listen=node:6443', /^--api-server-listen: node:6443 is no address of one interface/],
+    ['--api-server-listen=172.31.0.1', /^--api-server-listen: bad destination/],
+    [`${listen},172.31.0.1:6443`, '--api-server-listen: 172.31.0.1:6443 is there twice'],
+    [`${listen} --api-server-allow=10.0.0.1`, /^--api-server-allow: "10\.0\.0\.1" is no network/],
+  ]);
+});
+
 test('an API server has names and addresses, which are not those of the server itself', () => {
   const named = '--api-server-name=api.plane.example';
   for (const program of [server, hub]) {
     assert.deepEqual(program(named, '--api-server=10.0.0.10:6443,[fd00::1]:6443', '--api-server-port=6443'), []);
+    assert.deepEqual(program('--api-server=10.0.0.10:6443'), [], 'for agents alone');
     refuses(program, [
       [named, '--api-server: must be set when --api-server-name is'],
-      ['--api-server=10.0.0.10:6443', '--api-server-name: must be set when --api-server is'],
       ['--api-server-port=6443', '--api-server-port: has no effect without --api-server-name or --tenants-dir'],
       [`${named} --api-server=10.0.0.10`, /^--api-server: bad destination "10\.0\.0\.10"/],
       [

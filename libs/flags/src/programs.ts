@@ -3,7 +3,7 @@ import { FlagError, type FlagTable, type ListenerPort, type Values } from './fla
 import { writeDuration } from './syntax.ts';
 import * as agent from './topics/agent.ts';
 import * as agentPort from './topics/agent-port.ts';
-import { apiServer, checkApiServer } from './topics/api-server.ts';
+import { apiServer, apiServerListening, apiServerOfAgent, checkApiServer } from './topics/api-server.ts';
 import * as callers from './topics/callers.ts';
 import * as common from './topics/common.ts';
 import { destinations, directDials, parseDestinations, parseDirect } from './topics/destinations.ts';
@@ -86,6 +86,7 @@ export const hubFlags = { ...agentSide, ...server.shutdown(FLAGS.drainMs), ...bo
 
 export const agentFlags = {
   ...agent.serverConnection,
+  ...apiServerOfAgent,
   ...agent.agentHealth,
   ...tls.adminTls,
   ...agent.agentIdentity,
@@ -239,6 +240,7 @@ export const proxyAgent = program(
   },
   parseDestinations,
   agent.checkServerConnection,
+  apiServerListening,
   agent.checkAgentIdentity,
   agent.checkSynchronisation,
   common.checkResume,

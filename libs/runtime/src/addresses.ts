@@ -1,5 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
-import { networkInterfaces } from 'node:os';
+import { endianness, networkInterfaces } from 'node:os';
 import { guarding } from './async.ts';
 import { RUNTIME } from './defaults.ts';
 
@@ -43,6 +44,29 @@ export function remoteOf(socket: Socket): string {
 /** The addresses that this machine has now. */
 export function machineAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []);
+}
+
+/** How the kernel writes that a socket listens (include/net/tcp_states.h). */
+const LISTENS = '0A';
+
+/** How many sockets of this network namespace listen at an address: those of several processes that share it too. 0 where there is no /proc. */
+export function listeningAt({ host, port }: { readonly host: string; readonly port: number }): number {
+  const place = `${kernelText(host)}:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  try {
+    const lines = readFileSync(isIP(host) === 6 ? '/proc/net/tcp6' : '/proc/net/tcp', 'latin1').split('\n');
+    return lines.filter((line) => {
+      const [, local, , state] = line.trim().split(/\s+/);
+      return local === place && state === LISTENS;
+    }).length;
+  } catch {
+    return 0;
+  }
+}
+
+/** An address as /proc/net/tcp has it: words of 32 bits in the order of the machine. */
+function kernelText(host: string): string {
+  const bytes = Buffer.from(addressBytes(host) ?? []);
+  return (endianness() === 'LE' ? bytes.swap32() : bytes).toString('hex').toUpperCase();
 }
 
 const loopback = new BlockList();

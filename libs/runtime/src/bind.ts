@@ -295,11 +295,11 @@ function connectionTo(path: string): Promise<string | undefined> {
 interface BindOptions {
   /**
    * A unix socket's path, and whether a file that a dead process left there is replaced; or an address, where an empty host means all
-   * addresses and port 0 any free port.
+   * addresses and port 0 any free port, and whether other processes of this user may listen there too.
    */
   readonly at:
     | { readonly path: string; readonly deleteExisting: boolean }
-    | { readonly host: string; readonly port: number };
+    | { readonly host: string; readonly port: number; readonly reusePort?: boolean };
   /** Refuses connections over its limits, and lets others wait, before anything is done for them: a TLS server begins with a handshake. */
   readonly limits: { enter(socket: Socket): boolean; whenSlotIsFree?(socket: Socket, begin: () => void): void };
   /** Connections from these networks begin with a header of the PROXY protocol. Unset: none does. */
@@ -371,7 +371,7 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     },
     open() {
       if (file) file.listen(server);
-      else server.listen({ host: address.address, port: address.port, backlog });
+      else server.listen({ ...at, host: address.address, port: address.port, backlog });
     },
     failed,
   });

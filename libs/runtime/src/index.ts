@@ -5,6 +5,7 @@ export {
   isIP,
   isIPv6,
   isLoopback,
+  listeningAt,
   machineAddresses,
   passHeader,
   remoteOf,

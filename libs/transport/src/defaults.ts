@@ -16,6 +16,10 @@ export const TRANSPORT = {
   apiServerProbeMs: 2000,
   /** How long such a try may take. */
   apiServerProbeConnectMs: 5000,
+  /** How long a hub keeps the connection to an API server after it has lost the agent's link that carried it: longer than the agent keeps its client's. */
+  apiServerAgentBackMs: 15_000,
+  /** What all these connections may keep for agents that acknowledge late, beyond what each always may. */
+  apiServerKeptBytes: poolBytes(64 * 1024 * 1024),
   /**
    * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials of a tenant, so only an attack reaches this limit and
    * the next two.

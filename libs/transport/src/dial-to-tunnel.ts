@@ -13,9 +13,9 @@ import {
   type Established,
   type PlaneEvents,
   parseDestination,
-  type Role,
   Tunnel,
   type TunnelEnd,
+  type TunnelRole,
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { belowOf } from './tls/certificate.ts';
@@ -26,7 +26,7 @@ export interface ServedDial extends DialRequest {
 }
 
 interface ServeOptions {
-  readonly role: Role;
+  readonly role: TunnelRole;
   readonly events: PlaneEvents;
   /** How long a tunnel may be silent once a side has half-closed, in milliseconds. */
   readonly halfClosedMs?: number | undefined;

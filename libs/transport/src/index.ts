@@ -1,7 +1,9 @@
 export { type ApiServer, ApiServers } from './api-server/api-servers.ts';
+export { API_SERVER, ApiServerLinks } from './api-server/links.ts';
 export { type CallerPort, Callers, type CallersOptions, type PortOwner } from './callers.ts';
 export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';
+export { socketEnd } from './dial-to-tunnel.ts';
 export type { NextHopConnection } from './dialling-side.ts';
 export { endpointDial } from './endpoint.ts';
 export { connectPackets } from './grpc/client.ts';

@@ -1,16 +1,20 @@
+import type { BlockList } from 'node:net';
 import { apiServerFaults, checkServerName, type OwnPlaces } from '@isthmus/admission/api-servers';
 import { CertificatePool, isIP, isLoopback, machineAddresses, ownChain } from '@isthmus/runtime';
 import { type Destination, formatDestination, parseDestination } from '@isthmus/tunnel';
 import { readFlagFile } from '../files.ts';
 import { bool, FlagError, int, ownTopic, strings, type Values } from '../flag.ts';
-import { SERVER_PORTS } from './callers.ts';
+import { readNetworks, SERVER_PORTS } from './callers.ts';
 
 export const apiServer = ownTopic('Listening: clients of API servers', {
   'api-server-name': strings(
     [],
     "Names by which clients reach the API server at --agent-port (SNI): a comma list. Such a connection is passed on as it is, TLS and all. With --tenants-dir, a tenant's file says it (apiServer).",
   ),
-  'api-server': strings([], 'host:port of each API server, as this program reaches it: a comma list.'),
+  'api-server': strings(
+    [],
+    'host:port of each API server, as this program reaches it: a comma list. Without a name, clients reach it through agents alone (--api-server-listen).',
+  ),
   'api-server-proxy-protocol': bool(
     false,
     "Begin each connection to the API server with a header of the PROXY protocol (v2), with its client's address.",
@@ -39,8 +43,8 @@ export function checkApiServer(flags: Flags): void {
     throw new FlagError(given, "cannot be combined with --tenants-dir: a tenant's file says it (apiServer)");
   if (tenants === '' && given === undefined && flags['api-server-port'] !== 0)
     throw new FlagError('api-server-port', 'has no effect without --api-server-name or --tenants-dir');
-  const missing = OF_ONE_TENANT.find((name) => flags[name].length === 0);
-  if (given !== undefined && missing !== undefined) throw new FlagError(missing, `must be set when --${given} is`);
+  if (names.length > 0 && addresses.length === 0)
+    throw new FlagError('api-server', 'must be set when --api-server-name is');
   for (const name of names) checked('api-server-name', () => checkServerName(name));
   for (const address of addresses) checked('api-server', () => parseDestination(address));
   if (given === undefined) return;
@@ -48,9 +52,9 @@ export function checkApiServer(flags: Flags): void {
   if (fault) throw new FlagError(fault.at.includes('names') ? 'api-server-name' : 'api-server', fault.message);
 }
 
-function checked(flag: string, read: () => unknown): void {
+function checked<T>(flag: string, read: () => T): T {
   try {
-    read();
+    return read();
   } catch (error) {
     throw new FlagError(flag, (error as Error).message);
   }
@@ -83,3 +87,40 @@ export function ownPlaces(flags: Omit<Flags, keyof Values<typeof apiServer>>): O
 }
 
 const ANY = ['0.0.0.0', '::'];
+
+export const apiServerOfAgent = ownTopic('Listening: clients of the API server', {
+  'api-server-listen': strings(
+    [],
+    "ADDRESS:PORT where clients on this node and in its pods reach the tenant's API server, through a hub: the address that API servers advertise, on loopback or an interface of this machine. A comma list. See docs/ONE-ADDRESS.md.",
+  ),
+  'api-server-allow': strings(
+    [],
+    "Networks whose clients may use --api-server-listen, such as the pods': a comma list. This machine itself always may.",
+  ),
+});
+
+/** Where an agent's clients reach their API server. */
+export interface ApiServerListening {
+  readonly places: readonly Destination[];
+  readonly networks: BlockList;
+}
+
+/** @returns undefined if there is none @throws FlagError */
+export function apiServerListening(flags: Values<typeof apiServerOfAgent>): ApiServerListening | undefined {
+  const { 'api-server-listen': listen, 'api-server-allow': allow } = flags;
+  const networks = readNetworks('api-server-allow', allow);
+  if (listen.length === 0) {
+    if (allow.length > 0) throw new FlagError('api-server-allow', 'has no effect without --api-server-listen');
+    return undefined;
+  }
+  const places = listen.map((text) => {
+    const { host, port } = checked('api-server-listen', () => parseDestination(text));
+    if (isIP(host) === 0 || ANY.includes(host))
+      throw new FlagError('api-server-listen', `${text} is no address of one interface: want such as 172.31.0.1:6443`);
+    return { host, port };
+  });
+  const texts = places.map(formatDestination);
+  const again = texts.find((text, index) => texts.indexOf(text) < index);
+  if (again !== undefined) throw new FlagError('api-server-listen', `${again} is there twice`);
+  return { places, networks };
+}

@@ -118,16 +118,16 @@ export const proxyProtocol = ownTopic('Listening: behind a load balancer', {
 /** @returns undefined if there are none @throws FlagError */
 export function proxyNetworks(flags: Values<typeof proxyProtocol>): BlockList | undefined {
   const texts = flags['proxy-protocol-networks'];
-  if (texts.length === 0) return undefined;
+  return texts.length === 0 ? undefined : readNetworks('proxy-protocol-networks', texts);
+}
+
+/** @throws FlagError */
+export function readNetworks(flag: string, texts: readonly string[]): BlockList {
   const networks = new BlockList();
   for (const text of texts) {
     const cidr = readCidr(text);
-    if (!cidr) {
-      throw new FlagError(
-        'proxy-protocol-networks',
-        `${JSON.stringify(text)} is no network: want a comma list such as 10.0.0.0/8,fd00::/8`,
-      );
-    }
+    if (!cidr)
+      throw new FlagError(flag, `${JSON.stringify(text)} is no network: want a comma list such as 10.0.0.0/8,fd00::/8`);
     networks.addSubnet(cidr.address, cidr.bits, cidr.family);
   }
   return networks;

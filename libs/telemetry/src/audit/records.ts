@@ -266,10 +266,12 @@ interface TenantsRecord extends Base<'tenants'> {
 interface ApiServerRecord extends Base<'api-server'> {
   readonly connection: string;
   readonly tenant: string;
-  /** `host:port` of the client. */
+  /** `host:port` of the client, or of the agent that it came through. */
   readonly remote: string;
-  /** By which it asked for the API server. */
-  readonly serverName: string;
+  /** By which it asked for the API server. Unset for one that came through an agent. */
+  readonly serverName?: string;
+  /** Through which it came: the agent's principal, or its id. */
+  readonly agent?: string;
   /** The API server's, `host:port`: the one that it went to, or that was to be tried first. */
   readonly address: string;
   readonly outcome: 'established' | DialErrorCode;
@@ -288,7 +290,8 @@ export function apiServerRecord(
   end: { readonly ms: number } & ({ readonly error: DialError } | { readonly tunnel: EndedTunnel }),
 ): ApiServerRecord {
   const { ms } = end;
-  const from = { remote: caller?.remote ?? '', serverName: caller?.serverName ?? '' };
+  const { remote = '', serverName, identity } = caller ?? {};
+  const from = { remote, ...(serverName === undefined ? { agent: identity ?? '' } : { serverName }) };
   const base = { time: new Date(Date.now() - ms).toISOString(), record: 'api-server', process } as const;
   const about = { connection: id, tenant, ...from, address: formatDestination(destination) };
   if ('error' in end) return { ...base, ...about, outcome: end.error.code, ...textOf(end.error), ms: rounded(ms) };

@@ -115,6 +115,8 @@ async function rig(
       name.toLowerCase().replace(/\.$/, '') === NAME
         ? { tenant: 'acme', addresses: list, proxyProtocol: options.proxyProtocol ?? false }
         : undefined,
+    ofTenant: (tenant) =>
+      tenant === 'acme' ? { tenant, addresses: list, proxyProtocol: options.proxyProtocol ?? false } : undefined,
     prohibited: () => undefined,
     events,
     ...options,

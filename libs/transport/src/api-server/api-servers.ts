@@ -8,6 +8,7 @@ import {
   DialAbort,
   DialError,
   type DialRequest,
+  type Established,
   inTurns,
   PlaneEnded,
   type PlaneEvents,
@@ -39,6 +40,8 @@ export interface ApiServersOptions {
   readonly any: () => boolean;
   /** That of a server name, in any case, with a dot at its end or without. */
   readonly find: (serverName: string) => ApiServer | undefined;
+  /** That of a tenant, for clients that come through one of its agents. */
+  readonly ofTenant: (tenant: string) => ApiServer | undefined;
   /** A tenant's limits as they are now. Unset: there are none. */
   readonly limits?: ((tenant: string) => TenantLimits) | undefined;
   readonly prohibited: Prohibited;
@@ -63,8 +66,11 @@ interface Client {
   readonly dial: ClientDial;
 }
 
-interface ClientDial extends DialRequest {
-  /** The address that it goes to, or was meant to. */
+/** The dial of a client. Its destination is the address that it goes to, or was meant to. */
+type ClientDial = { -readonly [Key in 'destination']: DialRequest[Key] } & Omit<DialRequest, 'destination'>;
+
+/** The dial of a client that comes by itself. */
+interface OwnDial extends DialRequest {
   destination: Destination;
   readonly signal: DialAbort;
 }
@@ -103,6 +109,49 @@ export class ApiServers {
     return this.#uses.get(tenant)?.open ?? 0;
   }
 
+  /**
+   * Connects a client that comes through an agent of a tenant to the tenant's API server, whatever its destination says.
+   * @param link the agent's connection
+   */
+  dial(request: DialRequest, link: Socket): Promise<Established> {
+    const { events } = this.#options;
+    const start = performance.now();
+    const { tenant } = request;
+    const fail = (thrown: unknown) => {
+      const error = asDialError(thrown);
+      if (!request.signal.aborted) events.emit('api-server:failure', request, error, performance.now() - start);
+      return error;
+    };
+    const server = this.#options.ofTenant(tenant);
+    if (!server) return Promise.reject(fail(new DialError('http_request_denied', noneOf(tenant))));
+    const dial: ClientDial = request;
+    dial.destination = parseDestination(server.addresses[0] ?? '');
+    const use = this.#useOf(tenant);
+    const refusal = this.#limited(use, tenant);
+    if (refusal) return Promise.reject(fail(refusal));
+    use.open++;
+    const gone = () => void use.open--;
+    const connected = ({ socket, address }: Reached): Established => {
+      onceClosed(socket, gone);
+      dial.destination = parseDestination(address);
+      this.#counted(socket, address);
+      if (server.proxyProtocol) socket.write(proxyHeader(link));
+      return this.#carried(socket, use);
+    };
+    const failed = (error: unknown): never => {
+      gone();
+      throw fail(error);
+    };
+    return this.#connect({ tenant, server, dial }).then(connected, failed);
+  }
+
+  /** Cuts a tunnel when the hub stops. */
+  readonly runs = (tunnel: Tunnel): void => {
+    const end = (reason: Error) => tunnel.abort(reason);
+    this.#ends.add(end);
+    void tunnel.done.then(() => this.#ends.delete(end));
+  };
+
   /** Forgets what is not in use. @param addresses all in force */
   follow(addresses: Iterable<string>): void {
     this.addresses.follow(addresses);
@@ -124,10 +173,11 @@ export class ApiServers {
     const { events } = this.#options;
     const { tenant } = server;
     const start = performance.now();
-    const client = { tenant, server, dial: dialOf(socket, hello, server) };
+    const dial = dialOf(socket, hello, server);
+    const client = { tenant, server, dial };
     const fail = (thrown: unknown) => {
       const error = asDialError(thrown);
-      if (!client.dial.signal.aborted) events.emit('api-server:failure', client.dial, error, performance.now() - start);
+      if (!dial.signal.aborted) events.emit('api-server:failure', dial, error, performance.now() - start);
       socketEnd(socket).abort(error);
     };
     const guarded = guarding((error) => {
@@ -135,7 +185,7 @@ export class ApiServers {
       events.emit('fault', 'api-server', remoteOf(socket), error);
     });
     const enter = guarded(() => {
-      const use = getOrPut(this.#uses, tenant, () => new Use(tenant, this.#options.limits));
+      const use = this.#useOf(tenant);
       const refusal = this.#refusal(use, hello, tenant);
       if (refusal) return fail(refusal);
       const passed: Passed = { address: undefined, tunnel: undefined };
@@ -144,11 +194,11 @@ export class ApiServers {
       const gone = () => {
         use.open--;
         this.#hellos.delete(hello.random);
-        client.dial.signal.abort();
+        dial.signal.abort();
       };
       onceClosed(socket, gone);
       const end = (reason: Error) => {
-        client.dial.signal.abort(reason);
+        dial.signal.abort(reason);
         socketEnd(socket).abort(reason);
       };
       this.#ends.add(end);
@@ -156,7 +206,7 @@ export class ApiServers {
         this.#ends.delete(end);
         if (!reached) return fail(error);
         passed.address = reached.address;
-        client.dial.destination = parseDestination(reached.address);
+        dial.destination = parseDestination(reached.address);
         passed.tunnel = this.#join(socket, client, reached, use);
       });
       this.#connect(client).then(settled, (error) => settled(undefined, error));
@@ -166,7 +216,14 @@ export class ApiServers {
 
   #refusal(use: Use, { random, serverName }: NamedHello, tenant: string): DialError | undefined {
     const before = this.#hellos.get(random);
-    if (before) return this.#sameHello(before, serverName);
+    return before ? this.#sameHello(before, serverName) : this.#limited(use, tenant);
+  }
+
+  #useOf(tenant: string): Use {
+    return getOrPut(this.#uses, tenant, () => new Use(tenant, this.#options.limits));
+  }
+
+  #limited(use: Use, tenant: string): DialError | undefined {
     const limits = this.#options.limits?.(tenant);
     if (!limits) return undefined;
     const { apiServerConnections: most, apiServerConnectionsPerSecond: perSecond } = limits;
@@ -227,31 +284,38 @@ export class ApiServers {
     { socket: upstream, address }: Reached,
     use: Use,
   ): Tunnel | undefined {
-    const { hubId, events } = this.#options;
-    this.addresses.count(address, 1);
-    onceClosed(upstream, () => this.addresses.count(address, -1));
+    this.#counted(upstream, address);
     if (dial.signal.aborted) {
       upstream.on('error', () => {}).destroy();
       return undefined;
     }
     if (server.proxyProtocol) upstream.write(proxyHeader(socket));
-    const carried = {
-      end: socketEnd(upstream),
-      agentId: DIRECT,
-      sessionId: '',
-      hubId,
-      ...(use.meter && { meter: use.meter }),
-    };
+    const { events } = this.#options;
+    const carried = this.#carried(upstream, use);
     const tunnel = new Tunnel('api-server', dial, socketEnd(socket), carried, events, LONGEST_TIMER);
-    const end = (reason: Error) => tunnel.abort(reason);
-    this.#ends.add(end);
-    void tunnel.done.then(() => this.#ends.delete(end));
+    this.runs(tunnel);
     socket.resume();
     return tunnel;
   }
+
+  /** Counts a connection at the address that it went to. */
+  #counted(upstream: Socket, address: string): void {
+    this.addresses.count(address, 1);
+    onceClosed(upstream, () => this.addresses.count(address, -1));
+  }
+
+  #carried(upstream: Socket, { meter }: Use): Established {
+    const { hubId } = this.#options;
+    const names = { agentId: DIRECT, sessionId: '', hubId, timing: {} };
+    return { end: socketEnd(upstream), ...names, ...(meter && { meter }) };
+  }
 }
 
-function dialOf(socket: Socket, { serverName }: NamedHello, { tenant, addresses }: ApiServer): ClientDial {
+function noneOf(tenant: string): string {
+  return `tenant ${tenant} has no API server here: its file names none (apiServer)`;
+}
+
+function dialOf(socket: Socket, { serverName }: NamedHello, { tenant, addresses }: ApiServer): OwnDial {
   const remote = remoteOf(socket);
   return {
     id: randomHex(8),

@@ -57,8 +57,11 @@ export interface LinkClientOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
-  /** What the other side is: an agent, where the tunnels end, or a gateway, which passes them on. Default: a hub, as a gateway. */
-  readonly to?: 'agent' | 'gateway';
+  /**
+   * What the other side is: an agent, or a hub beside an API server, where the tunnels end; or a gateway, which passes them on. Default: a hub,
+   * as a gateway.
+   */
+  readonly to?: 'agent' | 'gateway' | 'api-server';
   /** Names this process, if it is a gateway. */
   readonly gatewayInstance?: string;
   readonly receive?: (message: ControlMessage) => void;
@@ -72,7 +75,7 @@ export interface LinkClientOptions {
 }
 
 /** What a link's events say it leads to. */
-const PLACES = { agent: 'agents', hub: 'peers', gateway: 'gateways' } as const;
+const PLACES = { agent: 'agents', hub: 'peers', gateway: 'gateways', 'api-server': 'api-server link' } as const;
 
 /** A request that opens a stream. */
 interface Asking<Answer> {
@@ -114,10 +117,11 @@ export class LinkClient implements NextHopConnection {
   constructor(options: LinkClientOptions) {
     const { socket, peer, receive = () => {}, events } = options;
     const where = PLACES[options.to ?? 'hub'];
-    const http2 = http2Link('client', socket, peer, () => mayHaveDied(), options.to);
+    const hangsUp = options.to === 'api-server' ? 'path' : options.to;
+    const http2 = http2Link('client', socket, peer, () => mayHaveDied(), hangsUp);
     this.#http2 = http2;
     this.#peer = peer;
-    this.#halfAtPeer = options.to === 'agent';
+    this.#halfAtPeer = options.to === 'agent' || options.to === 'api-server';
     // The control stream alone does not keep a link open.
     const drain = new Drain({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#drain = drain;

@@ -17,8 +17,8 @@ const REQUEST = `${HOLD_REQUEST}host: gateway\r\nconnection: upgrade\r\nupgrade:
 
 const ACCEPTED = 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n';
 
-/** Hold is a caller: it is not trusted, and has as many streams on a link as by gRPC. */
-const LIMITS = {
+/** Hold is a caller: it is not trusted, and has as many streams on a link as by gRPC. So is an agent towards its API server. */
+export const CALLER_LIMITS = {
   config: { streams: TRANSPORT.grpcStreams },
   rules: {
     groupField: TENANT_FIELD,
@@ -120,7 +120,7 @@ export class HoldLinks {
         log: dialLog(),
         deadline: Math.min(request.deadline, performance.now() + timeout),
       }),
-      limits: LIMITS,
+      limits: CALLER_LIMITS,
       allowance: this.#allowances.of(tenant),
       receive: (message) => {
         if (message.type !== 'cut') return;

@@ -17,6 +17,7 @@ import {
   planeEnded,
   type Question,
   SessionLost,
+  type Tunnel,
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import {
@@ -63,7 +64,9 @@ interface ServedDialsOptions extends ServeDialOptions {
   /** What is at the other side, for error texts. */
   readonly peer: string;
   /** The tunnels that end here and can be resumed, at an agent. Unset at a hub, which passes on what their ends say. */
-  readonly tunnels?: AgentTunnels;
+  readonly tunnels?: Pick<AgentTunnels, 'begin' | 'attach' | 'linked' | 'unlinked' | 'hungUp'>;
+  /** Called with each tunnel that a dial has begun. */
+  readonly begun?: (tunnel: Tunnel) => void;
   /** Passes attaches on, at a hub. Unset at an agent. */
   readonly attach?: Attach;
   /** The only tenant whose dials are served. Unset: every tenant's. */
@@ -113,6 +116,7 @@ class ServedDials {
       accept: (established) =>
         stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
       refuse: (error) => this.#refuse(unanswered, error),
+      ...(this.#options.begun && { begun: this.#options.begun }),
       fault: this.#link.fault,
     };
     void serveDial(request, waiter, this.#options);

@@ -71,6 +71,14 @@ function secondsOf(text: string | undefined, name: string, status: number): numb
 export const LINK_PATH = '/isthmus/link';
 export const LINK_PROTOCOL = 'isthmus-link/1';
 
+/** The protocols of both kinds of links, by what they are for. */
+const LINKS = {
+  /** Dials to the agent. The hub is the dialling side. */
+  session: { path: LINK_PATH, protocol: LINK_PROTOCOL },
+  /** Connections of the agent's clients to the API server of its tenant. The agent is the dialling side. */
+  apiServer: { path: '/isthmus/api-server', protocol: 'isthmus-api-server/1' },
+} as const;
+
 export interface AgentHello {
   readonly agentId: string;
   /** URL query, as upstream's `--agent-identifiers`. */
@@ -84,6 +92,8 @@ export interface AgentHello {
   readonly instance?: string;
   /** How long the link may be silent before either side sends a PING, in seconds: 1 to 300. Unset: 1, or longer at rest if the hub says so. */
   readonly pingSeconds?: number;
+  /** What the link is for. Default: a session. */
+  readonly link?: keyof typeof LINKS;
 }
 
 export interface HubHello {
@@ -114,11 +124,12 @@ export const DEFAULT_TENANT = 'default';
  * @param timeout how long the hub may take to answer, in milliseconds
  */
 export async function requestLink(socket: Socket, host: string, hello: AgentHello, timeout: number): Promise<HubHello> {
+  const { path, protocol } = LINKS[hello.link ?? 'session'];
   const lines = [
-    `GET ${LINK_PATH} HTTP/1.1`,
+    `GET ${path} HTTP/1.1`,
     `host: ${host}`,
     'connection: upgrade',
-    `upgrade: ${LINK_PROTOCOL}`,
+    `upgrade: ${protocol}`,
     `isthmus-agent: ${encodeURIComponent(hello.agentId)}`,
     `isthmus-identifiers: ${encodeURIComponent(hello.identifiers)}`,
     `isthmus-version: ${encodeURIComponent(hello.version)}`,
@@ -190,7 +201,7 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
       // It leaves with the link's first frames, in one write.
       socket.cork();
       setImmediate(() => socket.uncork());
-      socket.write(acceptance(answer));
+      socket.write(acceptance(hello, answer));
       options.open(socket, hello, answer);
     } catch (error) {
       options.refused(socket, error as Error);
@@ -240,8 +251,10 @@ function readHello([line = '', ...lines]: readonly string[]): AgentHello {
   const protocol = method === 'GET' ? fields.get('upgrade') : undefined;
   if (protocol === undefined)
     throw new LinkRefused(404, `this port is for agents: ${LINK_PROTOCOL} or gRPC, not ${quoted(method)}`);
-  if (protocol !== LINK_PROTOCOL || path !== LINK_PATH)
-    throw new LinkRefused(404, `this port serves ${LINK_PROTOCOL} at ${LINK_PATH}, not ${quoted(protocol)}`);
+  const { session, apiServer } = LINKS;
+  const link = protocol === apiServer.protocol ? 'apiServer' : 'session';
+  if (protocol !== LINKS[link].protocol || path !== LINKS[link].path)
+    throw new LinkRefused(404, `this port serves ${session.protocol} at ${session.path}, not ${quoted(protocol)}`);
   const field = (name: string) => fields.get(name) ?? '';
   if (field('isthmus-agent') === '') throw new LinkRefused(400, 'want exactly one agent id');
   const named = (name: string, check?: typeof checkName) => readName(field(name), name, 400, check);
@@ -252,6 +265,7 @@ function readHello([line = '', ...lines]: readonly string[]): AgentHello {
     agentId: named('isthmus-agent', checkAgentId),
     identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
     version: named('isthmus-version'),
+    link,
     ...(pingSeconds !== undefined && { pingSeconds }),
     ...instanceOf(field('isthmus-instance')),
     ...(tenant !== '' && { tenant }),
@@ -281,11 +295,11 @@ function decode(value: string, name: string, status: number): string {
   throw new LinkRefused(status, `${name} is not percent-encoded: ${quoted(value)}`);
 }
 
-function acceptance(hello: HubHello): string {
+function acceptance({ link = 'session' }: AgentHello, hello: HubHello): string {
   const lines = [
     'HTTP/1.1 101 Switching Protocols',
     'connection: upgrade',
-    `upgrade: ${LINK_PROTOCOL}`,
+    `upgrade: ${LINKS[link].protocol}`,
     `isthmus-hub: ${encodeURIComponent(hello.hubId)}`,
     `isthmus-session: ${hello.sessionId}`,
     `isthmus-tenant: ${encodeURIComponent(hello.tenant)}`,

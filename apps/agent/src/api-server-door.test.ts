@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import net, { BlockList } from 'node:net';
+import { afterEach, test } from 'node:test';
+import { listeningAt, machineAddresses } from '@isthmus/runtime';
+import { changed, until } from '@isthmus/runtime/testing';
+import { noTracer, planeEvents } from '@isthmus/tunnel';
+import { ApiServerDoor, isAllowed } from './api-server-door.ts';
+import { AGENT } from './defaults.ts';
+import { HubLinks } from './hub-links.ts';
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as net.AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** An agent's door, without a hub. */
+async function door(port: number) {
+  const events = planeEvents();
+  const refusals: string[] = [];
+  const failures: string[] = [];
+  events.on('refused', (_where, _remote, error) => void refusals.push(error.message));
+  events.on('api-server:failure', (_dial, error) => void failures.push(error.message));
+  const instance = '0123456789abcdef';
+  const hello = { agentId: 'a1', identifiers: '', version: '' };
+  const links = new HubLinks({ serverNames: [], alpn: [], token: () => undefined, hello, instance, events });
+  const places = [{ host: '127.0.0.1', port }];
+  const observation = { events, tracer: noTracer };
+  const opened = new ApiServerDoor({ agentId: 'a1', places, networks: new BlockList(), links, instance, observation });
+  await opened.listen();
+  cleanups.push(() => opened.close());
+  return { opened, refusals, failures };
+}
+
+/** @returns how its connection ends */
+function client(port: number): Promise<string> {
+  const socket = net.connect({ host: '127.0.0.1', port, allowHalfOpen: true });
+  cleanups.push(() => socket.destroy());
+  return new Promise((resolve) => {
+    socket.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? ''));
+    socket.on('end', () => resolve('end')).resume();
+  });
+}
+
+test('a client waits for a hub, and is then reset', async () => {
+  using _ = changed(AGENT, { apiServerWaitMs: 100 });
+  const port = await freePort();
+  const { opened, failures } = await door(port);
+  const ended = client(port);
+  await until(() => opened.open === 1, { what: 'the client' });
+  assert.equal(opened.check.ok, false);
+  assert.match(opened.check.detail, /^no hub can be reached/);
+  assert.equal(await ended, 'ECONNRESET');
+  assert.match(failures[0] ?? '', /^no hub can be reached/);
+  await until(() => opened.open === 0, { what: 'its end' });
+});
+
+test('of a flood only so many wait, and the others are reset at once', async () => {
+  using _ = changed(AGENT, { apiServerWaiting: 5 });
+  const port = await freePort();
+  const { opened, refusals } = await door(port);
+  const ended = Array.from({ length: 50 }, () => client(port));
+  await until(() => refusals.length === 45, { what: () => `45 refusals, and not ${refusals.length}` });
+  assert.match(refusals[0] ?? '', /^5 clients wait for a hub already$/);
+  assert.equal(opened.open, 5);
+  await opened.close();
+  assert.deepEqual(new Set(await Promise.all(ended)), new Set(['ECONNRESET']));
+});
+
+test('an address goes to the next process once that one listens there, and not before', async () => {
+  const port = await freePort();
+  const { opened: first } = await door(port);
+  first.leave();
+  assert.equal(listeningAt({ host: '127.0.0.1', port }), 1);
+  const { opened: next } = await door(port);
+  await until(() => listeningAt({ host: '127.0.0.1', port }) === 1, { what: 'the first one to leave' });
+  void client(port);
+  await until(() => next.open === 1, { what: 'the client at the next one' });
+  assert.equal(first.open, 0);
+});
+
+test('only this machine and the named networks may use it', () => {
+  const networks = new BlockList();
+  networks.addSubnet('10.244.0.0', 16, 'ipv4');
+  networks.addSubnet('fd00:1::', 32, 'ipv6');
+  const allowed = ['127.0.0.1', '127.3.2.1', '::1', '10.244.7.9', 'fd00:1::9', ...machineAddresses()];
+  for (const from of allowed) assert.equal(isAllowed(from, networks), true, from);
+  for (const from of ['10.245.0.1', '192.0.2.1', 'fd00:2::1', '']) assert.equal(isAllowed(from, networks), false, from);
+});

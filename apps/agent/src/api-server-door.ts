@@ -1,0 +1,190 @@
+import type { BlockList, Socket } from 'node:net';
+import net from 'node:net';
+import type { ApiServerListening } from '@isthmus/flags';
+import {
+  addressOf,
+  bind,
+  guarding,
+  isIP,
+  isLoopback,
+  LONGEST_TIMER,
+  listeningAt,
+  machineAddresses,
+  onceClosed,
+  RandomSet,
+  randomHex,
+  remoteOf,
+} from '@isthmus/runtime';
+import type { Check } from '@isthmus/service';
+import { API_SERVER, socketEnd } from '@isthmus/transport';
+import {
+  asDialError,
+  type Destination,
+  DialAbort,
+  DialError,
+  type DialRequest,
+  formatDestination,
+  GatewayTunnels,
+  type Observation,
+  type ResumeOptions,
+  Tunnel,
+} from '@isthmus/tunnel';
+import { AGENT } from './defaults.ts';
+import type { HubLinks } from './hub-links.ts';
+
+interface ApiServerDoorOptions extends ApiServerListening {
+  readonly agentId: string;
+  readonly links: HubLinks;
+  /** Names this process to hubs. */
+  readonly instance: string;
+  /** Unset: connections end with the link that carries them. */
+  readonly resume?: ResumeOptions | undefined;
+  readonly observation: Observation;
+}
+
+type Bound = Awaited<ReturnType<typeof bind>>;
+
+/**
+ * Where clients on a node, and in its pods, reach their API server by its address: each connection goes through a hub to the API server of the agent's
+ * tenant, and nowhere else.
+ */
+export class ApiServerDoor {
+  readonly #options: ApiServerDoorOptions;
+  readonly #bound = new Map<Destination, Bound>();
+  readonly #clients = new RandomSet<Socket>();
+  readonly #tunnels: GatewayTunnels | undefined;
+  #waiting = 0;
+  #looks: NodeJS.Timeout | undefined;
+
+  constructor(options: ApiServerDoorOptions) {
+    this.#options = options;
+    const { links, resume, instance, observation } = options;
+    if (!resume) return;
+    const timeoutMs = Math.min(resume.timeoutMs, AGENT.apiServerWaitMs);
+    const tunnels = new GatewayTunnels({ ...links.routes, ...resume, timeoutMs, instance, observation });
+    links.watch(() => tunnels.checkAll());
+    this.#tunnels = tunnels;
+  }
+
+  /** Clients' connections. */
+  get open(): number {
+    return this.#clients.size;
+  }
+
+  get check(): Check {
+    const { links } = this.#options;
+    const { up, failures } = links;
+    const left = this.#looks && this.#bound.size === 0 ? 'another process listens now; ' : '';
+    const counts = `${left}${this.open} connections, ${this.#waiting} of them wait for a hub`;
+    const detail = up === 0 ? `no hub can be reached: ${failures || 'none has answered yet'}` : `${up} hubs; ${counts}`;
+    return { name: 'api-server', ok: up > 0, detail };
+  }
+
+  /** @throws the system's error for an address that is not this machine's, or taken by a process that does not share it */
+  async listen(): Promise<void> {
+    const { places, observation } = this.#options;
+    for (const place of places) {
+      const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => this.#take(socket));
+      const bound = await bind(server, {
+        at: { ...place, reusePort: true },
+        limits: { enter: (socket) => this.#admit(socket) },
+        failed: (error) => observation.events.emit('refused', 'api-server', formatDestination(place), error),
+      });
+      this.#bound.set(place, bound);
+    }
+  }
+
+  /** Leaves each address to another process once one listens there. Until then this is the only door. */
+  leave(): void {
+    const { events } = this.#options.observation;
+    const guarded = guarding((error) => events.emit('fault', 'api-server', '', error));
+    const look = guarded(() => {
+      for (const [place, bound] of this.#bound) {
+        if (listeningAt(place) < 2) continue;
+        this.#bound.delete(place);
+        void bound.stop();
+      }
+    });
+    this.#looks ??= setInterval(look, AGENT.apiServerTakenLookMs).unref();
+    look();
+  }
+
+  /** Resets what is left. */
+  async close(): Promise<void> {
+    clearInterval(this.#looks);
+    const closed = [...this.#bound.values()].map((bound) => bound.close());
+    this.#bound.clear();
+    for (const socket of this.#clients) socketEnd(socket).abort(new Error('agent stops'));
+    await Promise.all(closed);
+  }
+
+  /** Lets in whom the flags allow. */
+  #admit(socket: Socket): boolean {
+    const { events } = this.#options.observation;
+    const refusal = this.#refusal(socket);
+    if (refusal === undefined) return true;
+    events.emit('refused', 'api-server', remoteOf(socket), new Error(refusal));
+    socket.on('error', () => {}).resetAndDestroy();
+    return false;
+  }
+
+  #refusal(socket: Socket): string | undefined {
+    const from = addressOf(socket) ?? '';
+    if (!isAllowed(from, this.#options.networks))
+      return `${from} is not of this machine, and of none of the networks of --api-server-allow`;
+    if (this.#waiting >= AGENT.apiServerWaiting) return `${this.#waiting} clients wait for a hub already`;
+    return undefined;
+  }
+
+  #take(socket: Socket): void {
+    const { observation, links, agentId } = this.#options;
+    const { events } = observation;
+    const start = performance.now();
+    this.#clients.add(socket);
+    socket.setNoDelay(true).on('error', () => {});
+    const signal = new DialAbort();
+    onceClosed(socket, () => {
+      signal.abort(new DialError('connection_terminated', 'the client left'));
+      this.#clients.delete(socket);
+    });
+    const request = { id: randomHex(8), deadline: start + AGENT.apiServerWaitMs, signal, caller: callerOf(socket) };
+    const fail = (thrown: unknown) => {
+      const error = asDialError(thrown);
+      const dial: DialRequest = { ...request, tenant: '', destination: API_SERVER };
+      if (!signal.aborted) events.emit('api-server:failure', dial, error, performance.now() - start);
+      socketEnd(socket).abort(error);
+    };
+    const guarded = guarding((error) => {
+      fail(error);
+      events.emit('fault', 'api-server', remoteOf(socket), error);
+    });
+    this.#waiting++;
+    const resume = (dial: DialRequest) => void this.#tunnels?.resume.enter(dial, NOT_WAITING);
+    const reached = guarded(([dial, established]: Awaited<ReturnType<HubLinks['dial']>>) => {
+      this.#waiting--;
+      this.#tunnels?.resume.answered?.(dial, established);
+      if (signal.aborted) return established.end.abort(signal.reason);
+      new Tunnel('agent', dial, socketEnd(socket), { ...established, agentId }, events, LONGEST_TIMER);
+      socket.resume();
+    });
+    const failed = guarded((error: unknown) => {
+      this.#waiting--;
+      fail(error);
+    });
+    links.dial(request, resume).then(reached, failed);
+  }
+}
+
+/** The stage that offers to resume a tunnel lets it go on at once. */
+const NOT_WAITING = { goOn() {}, fail() {} };
+
+function callerOf(socket: Socket) {
+  const remote = remoteOf(socket);
+  return { via: 'api-server', identity: remote, remote } as const;
+}
+
+/** Whether a client may use the agent's way. This machine always may. */
+export function isAllowed(from: string, networks: BlockList): boolean {
+  if (isLoopback(from) || networks.check(from, isIP(from) === 6 ? 'ipv6' : 'ipv4')) return true;
+  return machineAddresses().includes(from);
+}

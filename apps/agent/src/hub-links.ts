@@ -1,0 +1,288 @@
+import { Backoff, guarding } from '@isthmus/runtime';
+import { API_SERVER, LinkClient, requestLink } from '@isthmus/transport';
+import {
+  type AgentRoutes,
+  asDialError,
+  type DialAbort,
+  DialError,
+  type DialRequest,
+  type Established,
+  HUB_SERVER_NAME,
+  type NextHop,
+  type PlaneEvents,
+  type ProcessName,
+} from '@isthmus/tunnel';
+import { AGENT } from './defaults.ts';
+import {
+  type ConnectOptions,
+  connectServer,
+  namesOf,
+  TokenRenewal,
+  type Uplink,
+  type UplinkOptions,
+} from './uplink.ts';
+
+export interface HubLinksOptions
+  extends Omit<ConnectOptions, 'timeout' | 'signal'>,
+    Pick<UplinkOptions, 'token' | 'hello'> {
+  /** Names this process to hubs. */
+  readonly instance: string;
+  readonly events: PlaneEvents;
+}
+
+/** A client that waits for its API server. */
+export interface ClientRequest {
+  readonly id: string;
+  /** In milliseconds of `performance.now()`. */
+  readonly deadline: number;
+  readonly signal: DialAbort;
+}
+
+/**
+ * The agent's own links to hubs, by which its clients reach the API server: one beside each session. A hub is the far end of what goes through it, so
+ * a tunnel goes on through another link to the same hub, and no other.
+ */
+export class HubLinks {
+  readonly #options: HubLinksOptions;
+  readonly #links = new Set<HubLink>();
+  readonly #waiting = new Set<() => void>();
+  #changed = () => {};
+
+  constructor(options: HubLinksOptions) {
+    this.#options = options;
+  }
+
+  /** Calls `changed` whenever there may be another way to a hub. */
+  watch(changed: () => void): void {
+    this.#changed = changed;
+  }
+
+  /** Keeps a link to the server of a session for as long as the session. */
+  follow(uplink: Uplink): void {
+    if (uplink.protocol !== 'link') return;
+    const link = new HubLink(uplink, this.#options, () => this.#check());
+    this.#links.add(link);
+    link.open();
+    const guarded = guarding((error) => this.#options.events.emit('fault', 'api-server link', '', error));
+    const ended = () => {
+      void link.close().then(() => this.#links.delete(link));
+      this.#check();
+    };
+    void uplink.closed.then(guarded(ended));
+  }
+
+  /** Links that take connections. */
+  get up(): number {
+    return this.#best().length;
+  }
+
+  /** Why the others are not there. */
+  get failures(): string {
+    return [...this.#links].flatMap(({ client, failure }) => (client || !failure ? [] : failure)).join('; ');
+  }
+
+  /** Asks one hub after the other for the API server. While none can be reached, it waits until the deadline. */
+  async dial(client: ClientRequest, resume: (dial: DialRequest) => void): Promise<[DialRequest, Established]> {
+    const tried = new Set<HubLink>();
+    let refusal: DialError | undefined;
+    for (;;) {
+      const link = this.#best().find((each) => !tried.has(each));
+      if (!link?.client) {
+        if (refusal) throw refusal;
+        if (this.up === 0) await this.#arrival(client);
+        tried.clear();
+        continue;
+      }
+      tried.add(link);
+      const { client: hub } = link;
+      const dial: DialRequest = { ...client, tenant: link.tenant, destination: API_SERVER };
+      resume(dial);
+      try {
+        const { id: sessionId, hubId } = link;
+        // To the tunnel's half here, the hub is the agent: the half beside the API server is there.
+        return [dial, { ...(await hub.dial(dial)), agentId: hubId, sessionId, hubId }];
+      } catch (thrown) {
+        const error = asDialError(thrown);
+        if (!error.retryable || client.signal.aborted || performance.now() >= client.deadline) throw error;
+        // A hub that is gone has not refused anything.
+        if (link.client === hub && hub.usable) refusal = error;
+      }
+    }
+  }
+
+  /** What tunnels need in order to go on. */
+  get routes(): AgentRoutes {
+    const to = ({ agentId, tenant, instance }: ProcessName) =>
+      [...this.#links]
+        .filter(({ client, hubId }) => client && hubId === agentId)
+        .map((link) => ({
+          record: { tenant, agentId, instance, sessionId: link.id, hubId: link.hubId },
+          state: { draining: !link.client?.usable },
+        }));
+    return {
+      directory: {
+        ownHub: undefined,
+        // `watch` tells of changes, for all hubs at once.
+        watch() {},
+        session: () => undefined,
+        ofAgent: to,
+        forget() {},
+        enter: () => () => {},
+      },
+      nextHop: (hubId) => this.#best().find((link) => link.hubId === hubId)?.client,
+      suspects: { accuse() {} },
+      route: ({ agent: agentId, tenant, instance, tried }) =>
+        to({ agentId, tenant, instance })
+          .filter(({ record, state }) => !state.draining && !tried.has(record.sessionId))
+          .map((session) => ({ session, rank: session })),
+    };
+  }
+
+  /** Ends the links with what they carry. */
+  destroy(reason: Error): void {
+    for (const link of this.#links) link.destroy(reason);
+  }
+
+  /** Links that take connections: those whose hubs stay first, and of these the one with the fewest. */
+  #best(): readonly HubLink[] {
+    const usable = [...this.#links].filter(({ client }) => client?.usable);
+    const open = ({ client }: HubLink) => client?.open ?? 0;
+    return usable.sort((a, b) => Number(a.leaving) - Number(b.leaving) || open(a) - open(b));
+  }
+
+  /** Resolves when there is a way to a hub. Rejects at the deadline, or when the client has gone. */
+  #arrival({ deadline, signal }: ClientRequest): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const leave = () => {
+        clearTimeout(timer);
+        this.#waiting.delete(came);
+        signal.removeEventListener('abort', gone);
+      };
+      const came = () => {
+        leave();
+        resolve();
+      };
+      const gone = () => {
+        leave();
+        reject(signal.reason);
+      };
+      const late = () => {
+        leave();
+        const text = `no hub can be reached: ${this.failures || 'none has answered yet'}`;
+        reject(new DialError('destination_unavailable', text));
+      };
+      const timer = setTimeout(late, Math.max(0, deadline - performance.now()));
+      this.#waiting.add(came);
+      signal.addEventListener('abort', gone);
+      if (signal.aborted) gone();
+    });
+  }
+
+  #check(): void {
+    if (this.up > 0) for (const came of [...this.#waiting]) came();
+    this.#changed();
+  }
+}
+
+let links = 0;
+
+/** A link to the server of one session, which is opened again for as long as the session runs. */
+class HubLink {
+  readonly id = `own-${++links}`;
+  hubId = '';
+  /** The agent's, as the hub has verified it. */
+  tenant = '';
+  client: (Pick<LinkClient, 'dial' | 'usable' | 'open' | 'destroy' | 'close' | 'closed'> & NextHop) | undefined;
+  /** Why it was not opened, or how it was lost. */
+  failure: string | undefined;
+  readonly #uplink: Uplink;
+  readonly #options: HubLinksOptions;
+  readonly #changed: () => void;
+  readonly #backoff = new Backoff(AGENT.apiServerLinkAgainMs, AGENT.apiServerLinkAgainMostMs);
+  readonly #over = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(uplink: Uplink, options: HubLinksOptions, changed: () => void) {
+    this.#uplink = uplink;
+    this.#options = options;
+    this.#changed = changed;
+  }
+
+  get leaving(): boolean {
+    return this.#uplink.leaving;
+  }
+
+  open(): void {
+    // A session that is not kept ends in the tick in which it began.
+    this.#timer = setTimeout(() => void this.#run(), 0);
+  }
+
+  /** Takes no more connections. Resolves when those that run have ended. */
+  async close(): Promise<void> {
+    this.#stop();
+    this.client?.close();
+    await this.client?.closed;
+  }
+
+  destroy(reason: Error): void {
+    this.#stop();
+    this.client?.destroy(reason);
+  }
+
+  #stop(): void {
+    clearTimeout(this.#timer);
+    this.#over.abort();
+  }
+
+  async #run(): Promise<void> {
+    const { events } = this.#options;
+    const { serverId } = this.#uplink;
+    try {
+      const client = await this.#linked();
+      if (this.#over.signal.aborted) return client.destroy(new Error('agent stops'));
+      this.client = client;
+      this.failure = undefined;
+      this.#backoff.reset();
+      this.#changed();
+      const { message } = await client.closed;
+      this.failure = `hub ${this.hubId}: ${message}`;
+    } catch (thrown) {
+      const error = thrown as Error;
+      const failure = `hub ${serverId}: ${error.message}`;
+      if (failure !== this.failure && !this.#over.signal.aborted)
+        events.emit('refused', 'api-server link', `hub ${serverId}`, error);
+      this.failure = failure;
+    }
+    this.client = undefined;
+    this.#changed();
+    if (!this.#over.signal.aborted) this.#timer = setTimeout(() => void this.#run(), this.#backoff.next());
+  }
+
+  async #linked(): Promise<LinkClient> {
+    const { events, hello, instance, token: read } = this.#options;
+    const { server } = this.#uplink;
+    const { signal } = this.#over;
+    const timeout = AGENT.apiServerLinkMs;
+    const socket = await connectServer(server, { ...this.#options, timeout, signal });
+    const [host = HUB_SERVER_NAME] = namesOf(server, this.#options);
+    const token = read();
+    try {
+      const asked = { ...hello, link: 'apiServer', ...(token !== undefined && { token }) } as const;
+      const { hubId, tenant, renewal: renews, ping } = await requestLink(socket, host, asked, timeout);
+      this.hubId = hubId;
+      this.tenant = tenant;
+      const link = new LinkClient({
+        ...{ socket, peer: `hub ${hubId}`, to: 'api-server', gatewayInstance: instance, events },
+        ...(ping && { ping }),
+        receive: ({ type }) => type === 'renewed' && renewal?.taken(),
+      });
+      const send = (fresh: string) => link.send({ type: 'credential', token: fresh });
+      const renewal = renews ? new TokenRenewal({ first: token, read, send }) : undefined;
+      void link.closed.then(() => renewal?.[Symbol.dispose]());
+      return link;
+    } catch (error) {
+      socket.destroy();
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,99 @@
+import type { Socket } from 'node:net';
+import { onceClosed, remoteOf } from '@isthmus/runtime';
+import {
+  type AgentHello,
+  AgentLimitError,
+  ApiServerLinks,
+  type ApiServers,
+  parseIdentifiers,
+  type Reach,
+  refusedWhere,
+} from '@isthmus/transport';
+import { agentKey, type Caller, type Observation, principalText } from '@isthmus/tunnel';
+import { type AdmittedAgent, type AgentAdmission, SessionGrant } from './agent-admission.ts';
+
+interface AgentLinksOptions {
+  readonly hubId: string;
+  readonly admission: AgentAdmission;
+  readonly apiServers: ApiServers;
+  readonly observation: Observation;
+}
+
+/** Agents' own links to a hub, by which their clients reach the API server of their tenant. Each agent proves who it is as for a session. */
+export class AgentLinks {
+  readonly #options: AgentLinksOptions;
+  readonly #links: ApiServerLinks;
+  /** Links of each agent and of each tenant. */
+  readonly #open = new Map<string, number>();
+
+  constructor(options: AgentLinksOptions) {
+    this.#options = options;
+    this.#links = new ApiServerLinks({ ...options, events: options.observation.events });
+  }
+
+  async admit(hello: AgentHello, socket: Socket): Promise<AdmittedAgent & Reach> {
+    const agent = await this.#options.admission.apiServerLink(hello, socket);
+    this.#checkRoom(agent, hello);
+    return { ...agent, ...parseIdentifiers('') };
+  }
+
+  /** @throws AgentLimitError if others have come meanwhile */
+  open(socket: Socket, { agentId }: AgentHello, agent: AdmittedAgent): void {
+    const { tenant, grant, renew } = agent;
+    const { events } = this.#options.observation;
+    this.#checkRoom(agent, { agentId });
+    for (const key of [agentKey({ tenant, agentId }), tenant]) {
+      this.#count(key, 1);
+      onceClosed(socket, () => this.#count(key, -1));
+    }
+    const remote = remoteOf(socket);
+    const caller: Caller = {
+      via: 'api-server',
+      identity: grant ? principalText(grant.principal) : `agent ${agentId}`,
+      remote,
+      ...(grant && { principal: grant.principal }),
+    };
+    const taken = () => link.send({ type: 'renewed' });
+    const link = this.#links.open(socket, {
+      ...{ tenant, agentId, caller },
+      receive: (message) => {
+        if (message.type === 'credential') void standing?.renew(message.token, taken);
+      },
+    });
+    const refused = (error: Error) => void events.emit('refused', refusedWhere(error, 'agents'), remote, error);
+    const ended = (reason: Error) => {
+      refused(reason);
+      link.destroyAndTell(reason);
+    };
+    const claim = { agentId, ...parseIdentifiers('') };
+    const standing = grant && new SessionGrant({ grant, claim, renew, ended, refused });
+    void link.closed.then(() => standing?.[Symbol.dispose]());
+  }
+
+  /** Takes no more connections of agents' clients. */
+  leave(): void {
+    this.#links.leave();
+  }
+
+  close(): void {
+    this.#links.close();
+  }
+
+  /** An agent may have as many of these links as it may have sessions. */
+  #checkRoom(agent: AdmittedAgent, { agentId }: Pick<AgentHello, 'agentId'>): void {
+    const { tenant } = agent;
+    const { ofAgent, ofTenant } = this.#options.admission.mostSessions(agent);
+    const [own, all] = [this.#open.get(agentKey({ tenant, agentId })) ?? 0, this.#open.get(tenant) ?? 0];
+    if (own < ofAgent && all < ofTenant) return;
+    const whose = own < ofAgent ? `tenant ${tenant}` : `agent ${agentId}`;
+    const limit = own < ofAgent ? 'sessions' : 'sessionsPerAgent';
+    const text = `${whose} has ${own < ofAgent ? all : own} links to its API server here already, as many as it may have sessions`;
+    throw new AgentLimitError(`limits.${limit}`, text);
+  }
+
+  #count(key: string, by: 1 | -1): void {
+    const left = (this.#open.get(key) ?? 0) + by;
+    if (left > 0) this.#open.set(key, left);
+    else this.#open.delete(key);
+  }
+}

@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { redisMissing } from '@isthmus/directory/testing/servers';
+import {
+  type Flags,
+  freePort,
+  newTrust,
+  nextChunk,
+  Relay,
+  type Scope,
+  scoped,
+  split,
+  startAgent,
+  startServer,
+  tempDir,
+  until,
+  within,
+} from '../harness/index.ts';
+import { readRecords } from '../plane/audit-records.ts';
+import { asked } from '../plane/operator.ts';
+import { TenantsDirectory } from '../tenants/tenants-directory.ts';
+
+/** An API server, as far as bytes pass: it says its name, and what it hears. */
+async function apiServer(scope: Scope, name = 'api') {
+  const open = new Set<Socket>();
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+    open.add(socket.on('error', () => {}).on('close', () => open.delete(socket)));
+    socket.write(`${name} hears `);
+    socket.pipe(socket);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  scope.defer(() => {
+    server.close();
+    for (const socket of open) socket.destroy();
+  });
+  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, open };
+}
+
+/** A client on the agent's node. @returns its connection, once the API server has greeted it */
+async function client(scope: Scope, port: number, name = 'api'): Promise<Socket> {
+  const socket = net.connect({ host: '127.0.0.1', port, allowHalfOpen: true });
+  scope.defer(() => void socket.destroy());
+  assert.equal((await nextChunk(socket, 'the API server')).toString(), `${name} hears `);
+  return socket.on('error', () => {});
+}
+
+async function carries(socket: Socket, line: string): Promise<void> {
+  socket.write(line);
+  let heard = '';
+  while (heard.length < line.length) heard += (await nextChunk(socket, `"${line}" back`)).toString();
+  assert.equal(heard, line);
+}
+
+async function ends(socket: Socket, line: string): Promise<void> {
+  socket.end(line);
+  assert.equal(await within(text(socket), { what: 'the last bytes' }), line);
+}
+
+function listening(port: number, more: Flags = {}): Flags {
+  return { 'api-server-listen': `127.0.0.1:${port}`, 'log-format': 'json', ...more };
+}
+
+test(
+  'clients on a node reach the API server of their tenant by its address, and operators see through which agent',
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const [acme, globex] = [await apiServer(scope, 'acme'), await apiServer(scope, 'globex')];
+    const directory = await TenantsDirectory.create(scope);
+    const tenants = [
+      await directory.add('acme', { apiServer: { addresses: [acme.address] } }),
+      await directory.add('globex', { apiServer: { addresses: [globex.address] } }),
+    ];
+    const audit = `${await tempDir(scope)}/audit.jsonl`;
+    const flags = { 'tenants-dir': directory.path, 'uds-name': undefined, 'audit-log': audit, 'server-id': 'hub-1' };
+    const server = await startServer(scope, trust, flags);
+    const ports: number[] = [];
+    for (const tenant of tenants) {
+      const port = await freePort();
+      ports.push(port);
+      const { cert, key } = await tenant.agent('edge-1');
+      const own = { 'agent-cert': cert, 'agent-key': key };
+      const agent = await startAgent(scope, trust, server.agentPort, listening(port, { ...own, 'agent-id': 'edge-1' }));
+      await agent.waitReady();
+    }
+    const [one, other] = [
+      await client(scope, ports[0] as number, 'acme'),
+      await client(scope, ports[1] as number, 'globex'),
+    ];
+    const list = await asked<{ tunnels: Record<string, unknown>[] }>(server.program, 'tunnels');
+    assert.deepEqual(list.tunnels.map(({ tenant, agent, caller }) => [tenant, agent, caller]).sort(), [
+      ['acme', 'direct', 'acme/agent/edge-1'],
+      ['globex', 'direct', 'globex/agent/edge-1'],
+    ]);
+    const open = await server.program.metric('isthmus_api_server_connections');
+    assert.equal(open.get('{tenant="acme"}'), 1);
+    await ends(one, 'hello');
+    await ends(other, 'hello');
+    const records = () => readRecords(audit) as unknown as Record<string, unknown>[];
+    const ofAcme = () => records().find(({ record, tenant }) => record === 'api-server' && tenant === 'acme');
+    const record = await until(ofAcme, { what: 'its record' });
+    assert.deepEqual(
+      [record.agent, record.serverName, record.address, record.outcome, record.closed],
+      ['acme/agent/edge-1', undefined, acme.address, 'established', { by: 'caller' }],
+    );
+  }),
+);
+
+test(
+  'a connection outlives the link that carries it, and the way to its hub',
+  { timeout: 120_000 },
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const api = await apiServer(scope);
+    const server = await startServer(scope, trust, { 'api-server': api.address });
+    const relay = await new Relay([server.agentPort]).listen();
+    scope.defer(() => relay[Symbol.asyncDispose]());
+    const port = await freePort();
+    const agent = await startAgent(scope, trust, relay.port, listening(port));
+    await agent.waitReady();
+    const socket = await client(scope, port);
+    await carries(socket, 'before');
+    relay.reset();
+    await carries(socket, 'after a reset');
+    relay.strand();
+    await carries(socket, 'after a silence');
+    assert.equal(api.open.size, 1, 'it is the same connection');
+    await ends(socket, 'the end');
+    assert.equal((await server.program.metric('isthmus_api_server_failures_total')).size, 0);
+  }),
+);
+
+test(
+  'an agent without a hub is not ready, and clients are served once there is one',
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const api = await apiServer(scope);
+    const [port, agentPort] = [await freePort(), await freePort()];
+    const agent = await startAgent(scope, trust, agentPort, listening(port));
+    const answers = async () => (await agent.get('/readyz?verbose').catch(() => undefined))?.body ?? '';
+    const unready = async () => /\[-\]api-server.*no hub can be reached/.test(await answers());
+    let page = '';
+    await until(
+      async () => {
+        page = await answers();
+        return unready();
+      },
+      { what: () => `a page that says so, and not ${page}` },
+    );
+    await startServer(scope, trust, { 'api-server': api.address, 'agent-port': agentPort });
+    await agent.waitReady();
+    await ends(await client(scope, port), 'hello');
+  }),
+);
+
+test(
+  'a hub that drains lets connections end, one that is killed takes its own along, and new ones go through another',
+  { skip: redisMissing(), timeout: 120_000 },
+  scoped(async (scope) => {
+    const api = await apiServer(scope);
+    const port = await freePort();
+    const plane = await split(scope, {
+      gateways: 1,
+      hubFlags: { 'api-server': api.address, 'graceful-shutdown-timeout': '1h' },
+      agentFlags: listening(port, { 'session-count': 2 }),
+    });
+    const [agent] = plane.agents;
+    assert.ok(agent);
+    const both = async () => /2 hubs/.test((await agent.get('/readyz?verbose')).body);
+    await until(both, { what: 'links to both hubs' });
+    const open = await Promise.all([client(scope, port), client(scope, port)]);
+    const count = async (hub: number) =>
+      (await plane.hubs[hub]?.program.metric('isthmus_api_server_connections'))?.get('{tenant="default"}') ?? 0;
+    assert.deepEqual([await count(0), await count(1)], [1, 1], 'the hub with the fewest takes the next one');
+
+    plane.hubs[0]?.program.signal('SIGTERM');
+    const one = async () => /1 hubs/.test((await agent.get('/readyz?verbose')).body);
+    await until(one, { what: 'the goodbye of the one that drains' });
+    const next = await Promise.all([client(scope, port), client(scope, port)]);
+    for (const socket of open) await carries(socket, 'still there');
+    assert.deepEqual([await count(0), await count(1)], [1, 3]);
+
+    plane.hubs[1]?.program.signal('SIGKILL');
+    const left = () => [...open, ...next].filter((socket) => !socket.destroyed);
+    await until(() => left().length === 1, {
+      what: () => `the end of what the killed hub had: ${left().length} are left`,
+    });
+    for (const socket of left()) await ends(socket, 'to the end');
+    await within(plane.hubs[0]?.program.exit as Promise<unknown>, { what: 'the exit of the hub that drains' });
+  }),
+);
+
+test(
+  'while one agent takes the place of another at the same address, new connections go to the new one',
+  { timeout: 120_000 },
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const api = await apiServer(scope);
+    const server = await startServer(scope, trust, { 'api-server': api.address });
+    const port = await freePort();
+    const start = async (id: string) => {
+      const agent = await startAgent(scope, trust, server.agentPort, listening(port, { 'agent-id': id }));
+      await agent.waitReady();
+      return agent;
+    };
+    const before = await start('before');
+    const old = await client(scope, port);
+    before.signal('SIGTERM');
+    // It is the only door, so it stays.
+    await before.waitForLog(({ msg }) => msg === 'stopping', { what: 'the drain' });
+    await ends(await client(scope, port), 'through the only one');
+    const after = await start('after');
+    const left = async () => /another process listens now/.test((await before.get('/readyz?verbose')).body);
+    await until(left, { what: 'the old one to leave the address' });
+    await ends(await client(scope, port), 'through the new one');
+    await carries(old, 'still there');
+    await ends(old, 'the end');
+    await within(before.exit, { what: 'the exit of the old one' });
+    await ends(await client(scope, port), 'through the new one');
+    assert.ok(after.running);
+  }),
+);
