@@ -59,6 +59,16 @@ export class KubernetesApi {
     return api;
   }
 
+  /** `host:port` of the API server. */
+  get address(): string {
+    return `127.0.0.1:${this.#ports.api}`;
+  }
+
+  /** What its certificate is trusted by. It is for `kubernetes.default.svc`. */
+  get authority(): string {
+    return `${this.#dir}/certificates/apiserver.crt`;
+  }
+
   async up(): Promise<void> {
     const { etcd, peer, api } = this.#ports;
     const dir = this.#dir;
@@ -119,6 +129,22 @@ export class KubernetesApi {
     const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)]);
     if ((await status) !== 0) throw new Error(`kubectl ${args.join(' ')}: ${err}`);
     return out;
+  }
+
+  /** Runs kubectl until the scope ends. @returns it, and what it has printed so far */
+  watch(scope: Scope, args: readonly string[]): { readonly running: boolean; readonly said: string } {
+    const child = spawn(this.#programs.kubectl, [`--kubeconfig=${this.kubeconfig}`, ...args]);
+    scope.defer(() => void child.kill());
+    const watched = { running: true, said: '' };
+    const hear = (chunk: Buffer) => {
+      watched.said += chunk;
+    };
+    child.stdout.on('data', hear);
+    child.stderr.on('data', hear);
+    child.once('close', () => {
+      watched.running = false;
+    });
+    return watched;
   }
 
   /** Creates or changes objects, all in one call. */
