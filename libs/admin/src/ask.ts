@@ -1,15 +1,14 @@
+import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { hostname } from 'node:os';
-import type { Member } from '@isthmus/directory';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
-import { isLoopback, onceClosed, printable, within } from '@isthmus/runtime';
+import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
 import { ServerError, Status } from 'nice-grpc';
 import { faultOfVisitor, type Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
+import { aliveOf } from './calls/members.ts';
 import { exhausted, invalid } from './calls/messages.ts';
-import { readBody, sendLines } from './console/api.ts';
 import { SAFE_HEADERS } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
 import { type CallFault, changesNothing, faultOf, isStream, JsonCalls, methodNamed } from './json-calls.ts';
@@ -158,17 +157,9 @@ export class AskPage {
     if (!plane) return [self];
     // The registry's answer, or what it last said.
     await within(plane.members(), ADMIN.membersMs).catch(() => {});
-    const listed = plane.lastMembers();
-    const last = new Map(
-      [...listed].sort((a, b) => a.since - b.since).map((each) => [adminPlaceOf(each), each.memberId]),
-    );
     const found = new Map<string, AskedMember>([[own, self]]);
-    for (const each of listed) {
-      const { memberId: id, adminAddress: address, version } = each;
-      // A dead member stays in the list for a while, though another may already run in its place.
-      if (id !== own && last.get(adminPlaceOf(each)) !== id) continue;
-      found.set(id, { id, roles: each.roles, address, version, zone: each.zone });
-    }
+    for (const { memberId: id, adminAddress: address, roles, version, zone } of aliveOf(plane.lastMembers(), own))
+      found.set(id, { id, roles, address, version, zone });
     for (const { hubId: id, zone: its } of plane.hubs())
       if (!found.has(id)) found.set(id, { id, roles: ['hub'], address: '', version: '', zone: its });
     return [...found.values()];
@@ -191,16 +182,6 @@ export class AskPage {
       yield { member, error: { code: 'unavailable', message: text } };
     }
   }
-}
-
-/**
- * A recreated container keeps its address but has another name. A loopback address or a socket is one place on this machine; elsewhere the
- * member's id is the place, because two machines may have one name.
- */
-function adminPlaceOf({ adminAddress, host, memberId }: Member): string {
-  const name = adminAddress.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
-  const local = adminAddress.startsWith('unix:') || isLoopback(name);
-  return adminAddress === '' || (local && host !== hostname()) ? memberId : adminAddress;
 }
 
 /** Yields what comes from any of them, as it comes. None of them throws. A race of promises would keep what all have yielded. */
@@ -287,4 +268,44 @@ function agentIn(agent: unknown, own: string | undefined): Asked['agent'] {
 
 function isTexts(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.length <= ADMIN.membersAsked && value.every((each) => typeof each === 'string');
+}
+
+/** Reads a request's body as text. @throws ServerError */
+async function readBody(request: IncomingMessage): Promise<string> {
+  const late = setTimeout(
+    () => request.destroy(new Error(`no whole request within ${ADMIN.bodyMs / 1000} s`)),
+    ADMIN.bodyMs,
+  );
+  try {
+    const tooLong = () => exhausted(`the request is longer than ${ADMIN.bodyBytes} bytes`);
+    return new TextDecoder('utf-8', { fatal: true }).decode(await wholeOf(request, ADMIN.bodyBytes, tooLong));
+  } catch (error) {
+    throw error instanceof TypeError ? invalid('the request is no UTF-8') : error;
+  } finally {
+    clearTimeout(late);
+  }
+}
+
+/** Sends a line of JSON for each answer, and empty ones as a sign of life: nobody may be dialling, but the reader wants to know that it is connected. */
+async function sendLines(response: ServerResponse, answers: AsyncIterable<object>, signal: AbortSignal): Promise<void> {
+  const begin = () => {
+    if (!response.headersSent) response.writeHead(200, { ...SAFE_HEADERS, 'content-type': 'application/x-ndjson' });
+  };
+  const beat = () => {
+    begin();
+    if (!response.writableNeedDrain) response.write('\n');
+  };
+  const heartbeat = setInterval(beat, ADMIN.heartbeatMs);
+  const first = setImmediate(beat);
+  try {
+    for await (const answer of answers) {
+      begin();
+      if (!response.write(`${JSON.stringify(answer)}\n`)) await once(response, 'drain', { signal });
+    }
+    begin();
+    response.end();
+  } finally {
+    clearImmediate(first);
+    clearInterval(heartbeat);
+  }
 }

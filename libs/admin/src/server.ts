@@ -77,8 +77,13 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     const asked = path === undefined ? faultOfHost(request.headers, reached) : undefined;
     if (asked !== undefined) return void send(response, { status: 403, body: `${asked}\n` });
     if (page?.accept(request, response)) return;
-    if (!isOwn(request.headers, reached)) return void send(response, { status: 403, body: `${FOREIGN}\n` });
-    if (urlOf(request)?.pathname !== '/ask') pages(request, response);
+    const asks = urlOf(request)?.pathname === '/ask';
+    if (!isOwn(request.headers, reached)) {
+      const { operator } = visitorOf(request.socket);
+      if (asks) operated?.({ operator, call: 'Ask', outcome: 'refused', text: FOREIGN });
+      return void send(response, { status: 403, body: `${FOREIGN}\n` });
+    }
+    if (!asks) pages(request, response);
     else if (trusted)
       ask(request, response, visitorOf(request.socket)).catch((error) => {
         if (response.headersSent) response.destroy();

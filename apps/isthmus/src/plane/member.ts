@@ -1,5 +1,4 @@
 import { adminApi, type EnumName, namesOf } from '@isthmus/proto/admin';
-import { isLoopback } from '@isthmus/runtime';
 
 export type RoleName = EnumName<typeof adminApi.Role, 'ROLE'>;
 
@@ -67,12 +66,10 @@ export function membersOf(greetings: readonly Greeting[]): Map<string, Member> {
     const { version, zone, hubId } = status;
     if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
   }
-  const listed = greetings.flatMap(({ list }) => list.members);
-  const machine = listed.find(({ self }) => self)?.host ?? '';
-  const last = lastAt(listed, machine);
-  for (const member of listed) {
-    const { memberId: id, adminAddress: address, roles, version, zone, self } = member;
-    if (self || members.has(id) || last.get(adminPlaceOf(member, machine)) !== id) continue;
+  for (const { memberId: id, adminAddress: address, roles, version, zone } of greetings.flatMap(
+    ({ list }) => list.members,
+  )) {
+    if (members.has(id)) continue;
     const names = roleNames(roles);
     members.set(id, { id, address, roles: names, hubId: names.includes('hub') ? id : '', version, zone });
   }
@@ -84,22 +81,6 @@ export function membersOf(greetings: readonly Greeting[]): Map<string, Member> {
 
 /** Orders names with numbers in them as people count: `hub-2` before `hub-10`. */
 export const byName = new Intl.Collator('en', { numeric: true }).compare;
-
-/** Returns who joined last at each place. A dead member stays in the list for a while, though another may already listen in its place. */
-function lastAt(members: readonly adminApi.Member[], machine: string): Map<string, string> {
-  const inOrder = [...members].sort((a, b) => a.sinceMs - b.sinceMs);
-  return new Map(inOrder.map((member) => [adminPlaceOf(member, machine), member.memberId]));
-}
-
-/**
- * A recreated container keeps its address but has another name. A loopback address or a socket is one place on the machine of the member
- * that is asked; elsewhere the member's id is the place, because two machines may have one name.
- */
-function adminPlaceOf({ memberId, adminAddress, host }: adminApi.Member, machine: string): string {
-  const [, bracketed, plain = ''] = /^(?:\[(.+)\]|([^:]+)):\d+$/.exec(adminAddress) ?? [];
-  const local = adminAddress.startsWith('unix:') || isLoopback(bracketed ?? plain);
-  return adminAddress === '' || (local && host !== machine) ? memberId : adminAddress;
-}
 
 /** Reports that nobody knows the other members. Only Redis has the list. */
 export function blindness(greetings: readonly Greeting[]): Unanswered[] {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
 import { test } from 'node:test';
 import type { HubRecord } from '@isthmus/directory';
 import { adminApi } from '@isthmus/proto/admin';
@@ -90,3 +91,40 @@ test('an agent lists the servers that it is connected to, and how many it wants'
   assert.deepEqual([answer.servers, answer.serversWanted], [[{ ...server, protocol }], 2]);
   assert.deepEqual([answer.members, answer.hubs, answer.registry], [[], [], undefined]);
 });
+
+const [here, there] = [hostname(), 'elsewhere'];
+
+for (const [name, listed, alive] of [
+  [
+    'a dead member is not listed if another process runs at its address, whatever their machines are called',
+    [
+      ['m1', '10.0.0.1:8095', there, 30],
+      ['dead', '10.0.0.1:8095', 'old-name', 10],
+      ['m2', '127.0.0.1:8095', here, 20],
+      ['dead-2', '127.0.0.1:8095', here, 10],
+      ['m3', '', there, 10],
+      ['m4', '', there, 20],
+    ],
+    ['m1', 'm2', 'm3', 'm4'],
+  ],
+  [
+    'members at loopback addresses elsewhere are all listed, because two machines may have one name',
+    [
+      ['m2', '127.0.0.1:8095', there, 10],
+      ['m3', '127.0.0.1:8095', there, 20],
+      ['m4', '[::1]:8095', here, 30],
+    ],
+    ['m2', 'm3', 'm4'],
+  ],
+] as const)
+  test(name, async () => {
+    const members = listed.map(([memberId, adminAddress, host, since]) => {
+      return { memberId, roles: ['gateway' as const], adminAddress, host, version: '1', zone: '', since };
+    });
+    await using client = await asking({ plane: plane({ members: async () => members }) });
+    const { members: found } = await client.admin.listMembers({});
+    assert.deepEqual(
+      found.map(({ memberId }) => memberId),
+      alive,
+    );
+  });

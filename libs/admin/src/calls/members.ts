@@ -1,5 +1,7 @@
+import { hostname } from 'node:os';
 import type { HubRecord, Member } from '@isthmus/directory';
 import { adminApi, valuesOf } from '@isthmus/proto/admin';
+import { isLoopback } from '@isthmus/runtime';
 import type { RegistryHealth } from '@isthmus/service';
 import { inWords, type SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
@@ -53,7 +55,9 @@ export function membersRpc(backend: AdminBackend): MembersRpc {
       const { plane, servers } = backend;
       const members = plane ? await plane.members().catch((error: Error) => error) : [];
       const known = members instanceof Error ? (plane?.lastMembers() ?? []) : members;
-      const messages = known.map((member) => memberMessage(member, backend.identity));
+      const messages = aliveOf(known, backend.identity.memberId).map((member) =>
+        memberMessage(member, backend.identity),
+      );
       return {
         members: messages.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),
         membersError: members instanceof Error ? members.message : '',
@@ -65,6 +69,23 @@ export function membersRpc(backend: AdminBackend): MembersRpc {
       };
     },
   };
+}
+
+/** Leaves out who has died if another already runs in its place: the list of members keeps the dead for a while. @param own the id of this process */
+export function aliveOf(members: readonly Member[], own: string): Member[] {
+  const inOrder = [...members].sort((a, b) => a.since - b.since);
+  const last = new Map(inOrder.map((member) => [placeOf(member), member.memberId]));
+  return members.filter((member) => member.memberId === own || last.get(placeOf(member)) === member.memberId);
+}
+
+/**
+ * A recreated container keeps its address but has another name. A loopback address or a socket is one place on this machine; elsewhere the
+ * member's id is the place, because two machines may have one name.
+ */
+function placeOf({ adminAddress, host, memberId }: Member): string {
+  const name = adminAddress.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
+  const local = adminAddress.startsWith('unix:') || isLoopback(name);
+  return adminAddress === '' || (local && host !== hostname()) ? memberId : adminAddress;
 }
 
 function memberMessage({ roles, since, ...member }: Member, { memberId }: Identity): adminApi.Member {

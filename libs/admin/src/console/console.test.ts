@@ -14,7 +14,6 @@ import { RecentDials } from '../calls/recent-dials.ts';
 import type { AdminOptions, AdminServer } from '../server.ts';
 import { aPort, aSession, aTunnel, idleBackend } from '../testing/backend.ts';
 
-const RPC = '/console/isthmus.admin.v1.Admin/';
 const CONSOLE = { when: 'auto', traceUrl: 'https://traces.example/{trace_id}' } as const;
 const MEMBER = 'http://127.0.0.1:8195';
 
@@ -55,9 +54,23 @@ async function get(server: AdminServer, path: string, { method = 'GET', headers,
   return { status: response.statusCode, headers: response.headers, body: await text(response) };
 }
 
-function post(server: AdminServer, method: string, message: object, headers: Record<string, string> = {}) {
+/** Asks the member itself. @returns the lines of the answer, or the refusal */
+async function post(server: AdminServer, method: string, message: object, headers: Record<string, string> = {}) {
   const all = { 'content-type': 'application/json', ...headers };
-  return get(server, RPC + method, { method: 'POST', headers: all, body: JSON.stringify(message) });
+  const question = JSON.stringify({ method, message, members: [] });
+  const { status, body } = await get(server, '/ask', { method: 'POST', headers: all, body: question });
+  const lines = body.split('\n').filter((line) => line !== '');
+  return { status, lines: status === 403 ? [] : lines.map((line) => JSON.parse(line)) };
+}
+
+/** Watches dials. @returns what comes, and ends */
+async function watching(server: AdminServer, message: object = {}): Promise<IncomingMessage> {
+  const asked = ask({
+    ...{ host: '127.0.0.1', port: server.address.port, path: '/ask', method: 'POST', agent: false },
+    headers: { 'content-type': 'application/json' },
+  }).end(JSON.stringify({ method: 'WatchDials', message, members: [] }));
+  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  return response;
 }
 
 test('the page comes from memory, with a policy that lets nothing else in, and once', async () => {
@@ -99,33 +112,27 @@ test('the console is off where anyone could reach it, unless it is turned on the
   ] as const;
   for (const [where, when, status, body] of rows) {
     await using server = await serve({}, { ...where, console: { when, traceUrl: '' } });
-    for (const path of ['/console/', `${RPC}GetStatus`]) {
-      const { status: found, body: said } = await get(server, path);
-      assert.equal(found, status, `${when} ${path}`);
-      if (path === '/console/') assert.match(said, body);
-    }
+    const { status: found, body: said } = await get(server, '/console/');
+    assert.equal(found, status, when);
+    assert.match(said, body);
   }
 });
 
-test('methods that change nothing answer GET and POST; others answer only POST in JSON', async () => {
+test('what the member says of itself and does is the RPC, in JSON', async () => {
   const ended: string[] = [];
   const kick = { tunnel: (id: string, { message }: Error) => ended.push(`${id}: ${message}`) };
   await using server = await serve({ kick, sessions: () => [aSession('s1', { since: 2 ** 50 })] });
-  const { status, body, headers } = await get(server, `${RPC}ListSessions?message=%7B%7D`);
-  assert.deepEqual([status, headers['content-type']], [200, 'application/json']);
-  assert.deepEqual(JSON.parse(body).sessions[0], {
+  const { lines } = await post(server, 'ListSessions', {});
+  assert.deepEqual(lines[0].answer.sessions[0], {
     ...{ sessionId: 's1', tenant: 'default', agentId: 'a', hubId: 'h', protocol: 1, remote: '10.0.0.1:5000' },
     ...{ sinceMs: 2 ** 50, draining: false, quarantined: false, quarantineReason: '', tunnels: 0 },
     drainingSinceMs: 0,
     certificateEndsMs: 0,
     identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
   });
-  const posted = await post(server, 'ListSessions', {});
-  assert.deepEqual(JSON.parse(posted.body).sessions, JSON.parse(body).sessions);
-  assert.match((await get(server, `${RPC}ListEvents?message=%7B%7D`)).body, /keeps no events/);
-  assert.equal((await get(server, `${RPC}Kick?message=${encodeURIComponent('{"dialId":"d1"}')}`)).status, 400);
-  const form = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{"dialId":"d1"}' };
-  assert.equal((await get(server, `${RPC}Kick`, form)).status, 400);
+  assert.match((await post(server, 'ListEvents', {})).lines[0].error.message, /keeps no events/);
+  const form = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{"method":"Kick"}' };
+  assert.equal((await get(server, '/ask', form)).status, 400);
   assert.deepEqual(ended, []);
   assert.equal((await post(server, 'Kick', { dialId: 'd1', reason: 'old' })).status, 200);
   assert.deepEqual(ended, ['d1: ended by an operator: old']);
@@ -133,21 +140,20 @@ test('methods that change nothing answer GET and POST; others answer only POST i
 
 test("errors have Connect's codes, and say what to do", async () => {
   await using server = await serve();
-  const rows = [
-    ['Kick', { reason: 5 }, 400, 'invalid_argument', /reason/],
-    ['Kick', {}, 400, 'invalid_argument', /no target/],
-    ['Kick', { dialId: 'd1' }, 404, 'not_found', /no tunnel of dial d1/],
-    ['Explain', {}, 501, 'unimplemented', /gateway/],
-    ['Nothing', {}, 501, 'unimplemented', /no method Nothing/],
-  ] as const;
-  for (const [method, message, status, code, said] of rows) {
-    const answer = await post(server, method, message);
-    assert.equal(answer.status, status, answer.body);
-    assert.equal(JSON.parse(answer.body).code, code);
-    assert.match(JSON.parse(answer.body).message, said);
+  for (const [method, message, code, said] of [
+    ['Kick', { reason: 5 }, 'invalid_argument', /reason/],
+    ['Kick', {}, 'invalid_argument', /no target/],
+    ['Kick', { dialId: 'd1' }, 'not_found', /no tunnel of dial d1/],
+    ['Explain', {}, 'unimplemented', /gateway/],
+  ] as const) {
+    const [line] = (await post(server, method, message)).lines;
+    assert.equal(line.error.code, code);
+    assert.match(line.error.message, said);
   }
+  const unknown = await post(server, 'Nothing', {});
+  assert.deepEqual([unknown.status, unknown.lines[0].code], [501, 'unimplemented']);
   const broken = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{' };
-  assert.match((await get(server, `${RPC}Kick`, broken)).body, /no JSON/);
+  assert.match((await get(server, '/ask', broken)).body, /no JSON/);
   const long = await post(server, 'Kick', { reason: 'x'.repeat(70_000) });
   assert.equal(long.status, 429);
 });
@@ -157,15 +163,17 @@ test('no page of another site gets an answer, and what it tried is audited', asy
   await using server = await serve({ operated: (operation) => operations.push(operation) });
   const evil = { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' };
   assert.equal((await post(server, 'Drain', {}, evil)).status, 403);
-  assert.equal((await get(server, `${RPC}GetStatus`, { headers: evil })).status, 403);
-  assert.equal((await get(server, `${RPC}GetStatus`, { headers: { 'sec-fetch-site': 'cross-site' } })).status, 403);
+  assert.equal((await post(server, 'GetStatus', {}, { 'sec-fetch-site': 'cross-site' })).status, 403);
   assert.deepEqual(
     operations.map(({ call, outcome }) => [call, outcome]),
-    Array.from({ length: 3 }, () => ['Console', 'refused']),
+    [
+      ['Ask', 'refused'],
+      ['Ask', 'refused'],
+    ],
   );
   const rebound = { headers: { host: 'evil.example' } };
-  for (const path of ['/console/', `${RPC}GetStatus`]) assert.equal((await get(server, path, rebound)).status, 403);
-  const options = await get(server, `${RPC}Drain`, { method: 'OPTIONS', headers: evil });
+  for (const path of ['/console/', '/ask']) assert.equal((await get(server, path, rebound)).status, 403);
+  const options = await get(server, '/ask', { method: 'OPTIONS', headers: evil });
   assert.deepEqual([options.status, options.headers['access-control-allow-origin']], [403, undefined]);
 });
 
@@ -209,9 +217,7 @@ test('a unix socket, which no browser reaches, is asked under any name', async (
 
 test("another member's page is one of another site", async () => {
   await using server = await serve();
-  assert.equal((await get(server, `${RPC}GetStatus`, { headers: { origin: MEMBER } })).status, 403);
-  const headers = { 'content-type': 'application/json', origin: MEMBER };
-  assert.equal((await get(server, '/ask', { method: 'POST', headers, body: '{"method":"GetStatus"}' })).status, 403);
+  assert.equal((await post(server, 'GetStatus', {}, { origin: MEMBER })).status, 403);
 });
 
 function dialOf(id: string): DialRequest {
@@ -223,14 +229,7 @@ test('a stream is a line of JSON for each dial, until the page goes', async () =
   const events = planeEvents();
   const dials = new RecentDials(events);
   await using server = await serve({ dials });
-  const message = encodeURIComponent(JSON.stringify({ phases: true }));
-  const asked = ask({
-    host: '127.0.0.1',
-    port: server.address.port,
-    path: `${RPC}WatchDials?message=${message}`,
-    agent: false,
-  }).end();
-  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  const response = await watching(server, { phases: true });
   assert.equal(response.headers['content-type'], 'application/x-ndjson');
   let said = '';
   response.on('data', (chunk) => {
@@ -241,7 +240,7 @@ test('a stream is a line of JSON for each dial, until the page goes', async () =
   events.emit('dial:end', 'gateway', dialOf('d1'), { ms: 5 });
   const lines = () => said.split('\n').filter((line) => line !== '');
   await until(() => lines().length === 2, { what: 'two events' });
-  const [begun, ended] = lines().map((line) => JSON.parse(line).dial);
+  const [begun, ended] = lines().map((line) => JSON.parse(line).answer.dial);
   assert.deepEqual([begun.dialId, begun.state, begun.phases], ['d1', 1, []]);
   assert.deepEqual([ended.state, ended.phases.length, ended.phases[0].name], [2, 1, 'gateway']);
   response.destroy();
@@ -252,8 +251,7 @@ test('a page that does not read its stream costs a thousand events, and slows do
   const events = planeEvents();
   const dials = new RecentDials(events);
   await using server = await serve({ dials });
-  const asked = ask({ host: '127.0.0.1', port: server.address.port, path: `${RPC}WatchDials`, agent: false }).end();
-  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  const response = await watching(server);
   await until(() => dials.watchers === 1, { what: 'a watcher' });
   const long = { ...dialOf('x'.repeat(200)), destination: { host: 'h'.repeat(250), port: 1 } };
   for (let round = 0; round < 100; round++) {
@@ -276,8 +274,7 @@ test('tunnels are those of the RPC', async () => {
   const evil = '<script>alert(1)</script>';
   const tunnel = aTunnel({ agentId: evil, dial: { ...dialOf('d1'), signal }, up: 2 ** 40 });
   await using server = await serve({ tunnels: () => new Set([tunnel]) });
-  const { body, headers } = await get(server, `${RPC}ListTunnels`);
-  assert.equal(headers['x-content-type-options'], 'nosniff');
-  const [found] = JSON.parse(body).tunnels;
+  const { lines } = await post(server, 'ListTunnels', {});
+  const [found] = lines[0].answer.tunnels;
   assert.deepEqual([found.agentId, found.bytesUp, found.role], [evil, 2 ** 40, 1]);
 });

@@ -4,8 +4,7 @@ import { BAD_TARGET, type Page, send, urlOf } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
 import { faultOfVisitor, type Visitor, visitorOf } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
-import type { JsonRpc } from './api.ts';
-import { FOREIGN, isOwn, SAFE_HEADERS, sendFile } from './page.ts';
+import { SAFE_HEADERS, sendFile } from './page.ts';
 
 export interface ConsoleOptions {
   readonly when: 'auto' | 'on' | 'off';
@@ -26,12 +25,11 @@ const OFF = 'the console is off here: --console=on turns it on';
 const UNTRUSTED =
   'the console works only on a loopback address or with mutual TLS: set --admin-server-cert, --admin-server-key and --admin-ca-cert';
 
-/** The console below /console/: its page, and the admin RPC in JSON. */
+/** The console's page, below /console/. */
 export class Console {
   readonly #options: ConsoleOptions;
   readonly #reached: Reached;
   readonly #backend: AdminBackend;
-  #rpc: Promise<JsonRpc> | undefined;
 
   constructor(options: ConsoleOptions, reached: Reached, backend: AdminBackend) {
     this.#options = options;
@@ -58,7 +56,6 @@ export class Console {
     if (url.pathname === PATH.slice(0, -1))
       return send(response, { status: 301, body: '', headers: { location: PATH } });
     const name = url.pathname.slice(PATH.length);
-    if (name.includes('/')) return this.#call(request, response, name, visitor);
     const files = await this.#page(visitor);
     const file = name || 'index.html';
     return sendFile(request, response, Object.hasOwn(files, file) ? files[file] : undefined);
@@ -72,16 +69,6 @@ export class Console {
     if (!tls && !local) return { status: 403, body: UNTRUSTED };
     const fault = faultOfVisitor(visitor, this.#backend.tenants);
     return fault && { status: 403, body: fault.message };
-  }
-
-  async #call(request: IncomingMessage, response: ServerResponse, path: string, visitor: Visitor): Promise<void> {
-    if (!isOwn(request.headers, this.#reached)) {
-      this.#backend.operated?.({ operator: visitor.operator, call: 'Console', outcome: 'refused', text: FOREIGN });
-      return send(response, { status: 403, body: `${FOREIGN}\n`, headers: SAFE_HEADERS });
-    }
-    // gRPC's libraries take 6 MB, which a process does without until an operator comes.
-    this.#rpc ??= import('./api.ts').then(({ JsonRpc }) => new JsonRpc(this.#backend));
-    return (await this.#rpc).serve(request, response, path, visitor);
   }
 
   async #page({ principal }: Visitor): Promise<PageFiles> {

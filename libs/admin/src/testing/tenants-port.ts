@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { get } from 'node:https';
+import type { ClientRequest } from 'node:http';
+import { request } from 'node:https';
 import type { Authority } from '@isthmus/certificates/testing';
 import { type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
@@ -88,14 +89,22 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     done,
     client: async (...ids: string[]) => adminClient(at, await tlsOf(...ids)),
     async page(path: string, ...ids: string[]): Promise<string> {
-      const [response] = await once(
-        get(`https://${at}${path}`, { ...(await tlsOf(...ids)), agent: false }),
-        'response',
-      );
-      let text = '';
-      for await (const chunk of response.setEncoding('utf8')) text += chunk;
-      return `${response.statusCode} ${text.trim()}`;
+      return textOf(request(`https://${at}${path}`, { ...(await tlsOf(...ids)), agent: false }).end());
+    },
+    /** Asks this member, in JSON. */
+    async ask(question: object, ...ids: string[]): Promise<string> {
+      const headers = { 'content-type': 'application/json' };
+      const options = { ...(await tlsOf(...ids)), method: 'POST', headers, agent: false };
+      return textOf(request(`https://${at}/ask`, options).end(JSON.stringify({ members: [], ...question })));
     },
     [Symbol.asyncDispose]: () => server.close(),
   };
+}
+
+/** Returns the status and the text of an answer. */
+async function textOf(asked: ClientRequest): Promise<string> {
+  const [response] = await once(asked, 'response');
+  let text = '';
+  for await (const chunk of response.setEncoding('utf8')) text += chunk;
+  return `${response.statusCode} ${text.trim()}`;
 }
