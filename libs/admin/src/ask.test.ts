@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import type { Ask, Question } from '@isthmus/tunnel';
+import { AskPage } from './ask.ts';
 import type { PlanePart } from './calls/members.ts';
 import { ADMIN } from './defaults.ts';
 import type { AdminServer } from './server.ts';
@@ -27,7 +30,7 @@ const plane: PlanePart = {
   failureOf: () => undefined,
 };
 
-async function post({ address: { port } }: AdminServer, question: object, signal?: AbortSignal) {
+async function post({ address: { port } }: Pick<AdminServer, 'address'>, question: object, signal?: AbortSignal) {
   return fetch(`http://127.0.0.1:${port}/ask`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -115,4 +118,55 @@ test('so many questions are open at once, and no more', async () => {
   await until(async () => (await post(server, { ...question, method: 'GetStatus', timeoutMs: 1 })).status === 200, {
     what: 'room for another',
   });
+});
+
+/** Serves `POST /ask` to an operator of tenant acme. */
+async function ofTenant(turn: (tenant: string, bytes: number) => number) {
+  let asked = 0;
+  const ask: Ask = async function* () {
+    asked++;
+    yield { answer: {} };
+  };
+  const page = new AskPage(idleBackend({ plane, ask }), { turn });
+  const visitor = { operator: { identity: 'alice', remote: '10.0.0.1:1', tenant: 'acme' } };
+  const server = createServer((request, response) => void page.serve(request, response, visitor));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    address: server.address() as AddressInfo,
+    asked: () => asked,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+test("a tenant's question takes a turn for each member that it asks", async () => {
+  const turns: [string, number][] = [];
+  await using server = await ofTenant((...turn) => {
+    turns.push(turn);
+    return 0;
+  });
+  assert.equal((await lines(await post(server, { method: 'GetStatus', members: ['g1', 'g2', 'h1'] }))).length, 3);
+  await lines(await post(server, { method: 'GetStatus', members: [] }));
+  assert.deepEqual(turns, [
+    ['acme', 3 * ADMIN.askBytes],
+    ['acme', ADMIN.askBytes],
+  ]);
+});
+
+test("a tenant's question waits for its turn, and one whose asker leaves is never asked", async () => {
+  const waiting = Promise.withResolvers<void>();
+  await using server = await ofTenant(() => {
+    waiting.resolve();
+    return 2 ** 30;
+  });
+  const gone = new AbortController();
+  const answer = post(server, { method: 'GetStatus' }, gone.signal).then((response) => response.text());
+  await waiting.promise;
+  gone.abort();
+  await assert.rejects(answer, { name: 'AbortError' });
+  assert.equal(server.asked(), 0);
 });

@@ -1,10 +1,12 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
 import { ServerError, Status } from 'nice-grpc';
+import type { Paces } from './access/paced.ts';
 import { faultOfVisitor, type Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { aliveOf } from './calls/members.ts';
@@ -90,12 +92,15 @@ interface Asked {
  */
 export class AskPage {
   readonly #backend: AdminBackend;
+  readonly #paces: Pick<Paces, 'turn'>;
   readonly #ask: Ask;
   /** Open questions by the tenant of who asks. */
   readonly #open = new Map<string, number>();
 
-  constructor(backend: AdminBackend) {
+  /** @param paces of tenants' operators: a question takes their turns as so many calls of the RPC */
+  constructor(backend: AdminBackend, paces: Pick<Paces, 'turn'>) {
     this.#backend = backend;
+    this.#paces = paces;
     this.#ask = backend.ask ?? alone(backend);
   }
 
@@ -127,7 +132,10 @@ export class AskPage {
 
   async *#lines(asked: Asked, { operator }: Visitor, signal: AbortSignal): AsyncIterable<Line> {
     const { method, message } = asked;
-    const answers = (await this.#whom(asked)).map(({ member, to }) =>
+    const whom = await this.#whom(asked);
+    if (operator.tenant !== undefined)
+      await sleep(this.#paces.turn(operator.tenant, whom.length * ADMIN.askBytes), undefined, { signal });
+    const answers = whom.map(({ member, to }) =>
       this.#told({ to, method, message, operator, reads: changesNothing(methodNamed(method)) }, asked, signal, member),
     );
     yield* merged(answers);

@@ -5,7 +5,7 @@ import { adminApi } from '@isthmus/proto/admin';
 import { onceClosed } from '@isthmus/runtime';
 import { type CallContext, ServerError, Status, type TsProtoServiceDefinition } from 'nice-grpc';
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
-import { Paces } from './access/paced.ts';
+import type { Paces } from './access/paced.ts';
 import { visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { ADMIN } from './defaults.ts';
@@ -58,10 +58,9 @@ async function* each(responses: Responses): AsyncIterable<unknown> {
 }
 
 /** Serves the admin RPC with health (grpc.health.v1). */
-export function serveRpc(backend: AdminBackend): RpcServer {
+export function serveRpc(backend: AdminBackend, paces: Paces): RpcServer {
   const health = healthState(() => backend.checks().every(({ ok }) => ok));
   const servers = new Set<Server>();
-  const paces = new Paces();
   const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), ADMIN.healthMs);
   watch.unref();
   return {

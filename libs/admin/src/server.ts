@@ -4,6 +4,7 @@ import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import { Admitted, beginsWith, bind, isLoopback, putBack, remoteOf, WaitingConnections } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests, send, takesTurns, urlOf } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
+import { Paces } from './access/paced.ts';
 import { Visits, visitorOf } from './access/visitor.ts';
 import type { AskPage } from './ask.ts';
 import type { AdminBackend } from './backend.ts';
@@ -64,12 +65,13 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const reached = { tls: tls !== undefined, local: path !== undefined || isLoopback(address.address) };
   const trusted = reached.tls || reached.local;
   if (!trusted) warn(untrusted(address));
+  const paces = new Paces();
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
-  const serveRpc = async () => (await import('./rpc.ts')).serveRpc(backend);
+  const serveRpc = async () => (await import('./rpc.ts')).serveRpc(backend, paces);
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
 
   const page = options.console && new Console(options.console, reached, backend);
-  const ask = lazyAsk(backend);
+  const ask = lazyAsk(backend, paces);
   const pages = adminHandler({ metrics, profiling, tenants, operated });
   const web = createHttpServer({ keepAliveTimeout: ADMIN.idleMs }, (request, response) => {
     if (!takesTurns(request, response, refused)) return;
@@ -123,10 +125,10 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
 const UNTRUSTED = 'questions are answered over mutual TLS, or on a loopback address or unix socket';
 
 /** Loads what answers questions at the first one. */
-function lazyAsk(backend: AdminBackend): AskPage['serve'] {
+function lazyAsk(backend: AdminBackend, paces: Paces): AskPage['serve'] {
   let page: Promise<AskPage> | undefined;
   return async (...request) => {
-    page ??= import('./ask.ts').then(({ AskPage }) => new AskPage(backend));
+    page ??= import('./ask.ts').then(({ AskPage }) => new AskPage(backend, paces));
     // Loading may fail for want of descriptors, and works the next time.
     const loaded = await page.catch((error) => {
       page = undefined;

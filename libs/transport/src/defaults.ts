@@ -228,6 +228,8 @@ export const TRANSPORT = {
   memberAnswerBytes: 16 * 1024 * 1024,
   /** The same of an agent, whose hub does not trust it: 64 KiB of nested JSON take 25 ms. */
   agentAnswerBytes: 64 * 1024,
+  /** After how long a gateway opens its stream of questions to a hub again, which one of the sides broke. */
+  asksAgainMs: 1000,
   /** Answers to one question that wait to be read. A longer queue ends the question. */
   answersUnread: 1000,
   /** Links of `isthmus hold` of one tenant at a gateway: one of each of its API servers. */

@@ -22,12 +22,18 @@ class Pace {
 export class Paces {
   readonly #tenants = new LruMap<string, Pace>(ADMIN.pacedTenants);
 
+  /** Reserves a tenant's next turn, for so many bytes. Returns after how many milliseconds it begins. */
+  turn(tenant: string, bytes: number): number {
+    return this.#of(tenant).turn(bytes);
+  }
+
   /** A connection of a tenant's operator, of which no more is read than the tenant's turns allow. */
   paced(socket: Socket, tenant: string): Duplex {
-    return new Paced(
-      socket,
-      getOrPut(this.#tenants, tenant, () => new Pace()),
-    );
+    return new Paced(socket, this.#of(tenant));
+  }
+
+  #of(tenant: string): Pace {
+    return getOrPut(this.#tenants, tenant, () => new Pace());
   }
 }
 

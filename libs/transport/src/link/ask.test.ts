@@ -100,6 +100,20 @@ test('a fault, a version without questions and the end of the link each end a qu
   await assert.rejects(waiting, /^Error: agent a1: /);
 });
 
+test('a gateway opens its stream of questions again after it broke, so that its hub can ask', async () => {
+  const { client, server } = await link(nobody, { member: { id: 'g1', answer: echo } }, { answer: echo });
+  await until(() => server.memberId === 'g1', 'the name of the member');
+  // A line that is longer than a side takes ends the stream.
+  const long = { ...QUESTION, message: { a: 'x'.repeat(TRANSPORT.memberAnswerBytes) } };
+  await assert.rejects(all(client.ask(long, never)));
+  const answered = async () => {
+    if (server.memberId === '') return false;
+    const found = await all(server.ask(QUESTION, never)).catch(() => []);
+    return found.length === 2;
+  };
+  await until(answered, 'an answer over another stream');
+});
+
 test('what the other side sends is bounded', async () => {
   const hear = async (...lines: string[]) => {
     const stream = new PassThrough();

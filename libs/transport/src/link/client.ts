@@ -106,6 +106,7 @@ export class LinkClient implements NextHopConnection {
   readonly #member: LinkClientOptions['member'];
   readonly #allowance: Allowance | undefined;
   #asks: Asks | undefined;
+  #askAgain: NodeJS.Timeout | undefined;
   #cuts: Allowance | undefined;
   readonly #streams = new RandomSet<Http2Stream>();
   /** How many bytes had come when the last dial began. */
@@ -140,7 +141,10 @@ export class LinkClient implements NextHopConnection {
     this.#carriers = { peer, far: 'destination', closed: this.#closed };
     http2.on('fault', fault);
     http2.once('goaway', () => drain.refuseDials(new Error('it is closing the link')));
-    http2.once('close', (reason) => drain.over(reason));
+    http2.once('close', (reason) => {
+      clearTimeout(this.#askAgain);
+      drain.over(reason);
+    });
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const mayHaveDied = watchLiveness(http2, (error) => http2.destroy(error, true), {
       ping: options.ping,
@@ -168,7 +172,7 @@ export class LinkClient implements NextHopConnection {
     this.#member = options.member;
     this.#allowance = options.allowance;
     // The hub may ask from now on.
-    if (options.member) this.#openAsks();
+    if (options.member) this.#questions();
   }
 
   /** Tunnels and pending dials. */
@@ -207,8 +211,12 @@ export class LinkClient implements NextHopConnection {
 
   /** Asks the process at the other side. */
   ask(question: Question, signal: AbortSignal): AsyncIterable<unknown> {
+    return this.#questions().ask(question, signal);
+  }
+
+  #questions(): Asks {
     this.#asks ??= this.#openAsks();
-    return this.#asks.ask(question, signal);
+    return this.#asks;
   }
 
   /** A gateway's stream stays open, also while the hub drains. An agent's ends with its last answer. */
@@ -223,14 +231,20 @@ export class LinkClient implements NextHopConnection {
       sendBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
       ...(!member && { allowance: this.#allowance, idle: () => over().end() }),
     });
-    this.#asks = asks;
+    let taken = false;
     const over = () => {
       if (this.#asks === asks) this.#asks = undefined;
       return stream;
     };
-    stream.once('close', over);
+    stream.once('close', () => {
+      over();
+      // The hub may ask, too, and only this side opens the stream.
+      if (member && taken && !this.#http2.destroyed)
+        this.#askAgain = setTimeout(() => this.#questions(), TRANSPORT.asksAgainMs).unref();
+    });
     stream.once('response', ({ ':status': status }: Head) => {
-      if (status !== '200') stream.destroy(new Error('it runs a version that takes no questions'));
+      taken = status === '200';
+      if (!taken) stream.destroy(new Error('it runs a version that takes no questions'));
     });
     return asks;
   }
