@@ -3,17 +3,10 @@ import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
 import type { Measure } from './row.ts';
 import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
 
-const HEAD = [
-  'fault',
-  'dials',
-  'failed',
-  'by the other gateway',
-  'worst dial',
-  'tunnels cut',
-  'normal again',
-  'also',
-  'holds',
-];
+const HEAD = ['fault', 'dials failed', 'worst dial', 'tunnels cut', 'besides'];
+
+/** Sooner than this, all is as before, and no news. */
+const AT_ONCE_MS = 1000;
 
 /** The table in Markdown, a line for each row. */
 export function table(outcomes: readonly Outcome[]): string {
@@ -24,8 +17,8 @@ export function table(outcomes: readonly Outcome[]): string {
 }
 
 function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome): string[] {
-  const holds = skipped ? `not run: ${skipped}` : problems.length === 0 ? 'yes' : `**no**: ${problems.join('; ')}`;
-  if (!figures) return [row.fault, ...Array(HEAD.length - 2).fill(''), inCell(holds)];
+  const missed = problems.length === 0 ? [] : [inCell(`**limit missed**: ${problems.join('; ')}`)];
+  if (!figures) return [row.fault, '', '', '', ...(skipped ? [inCell(`not run: ${skipped}`)] : missed)];
   const {
     tried,
     failed,
@@ -47,17 +40,18 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
     ...(shortCut > 0 ? [`${shortCut} short tunnels cut after the answer`] : []),
     ...measures.map(shown),
     ...notes,
+    ...(byOther > 0 ? [`${byOther} dials by the other gateway`] : []),
+    ...(normalMs !== undefined && normalMs < AT_ONCE_MS
+      ? []
+      : [normalMs === undefined ? 'never normal again' : `normal again after ${time(normalMs)}`]),
+    ...missed,
   ];
   return [
     row.fault,
-    String(tried),
-    inFlight > 0 ? `${failed} (${inFlight} under way through the dead gateway)` : String(failed),
-    String(byOther),
+    `${failed} of ${tried}${inFlight > 0 ? ` (${inFlight} under way through the dead gateway)` : ''}`,
     time(worst),
     carried === cut ? String(cut) : `${cut} (${carried} through the failed part)`,
-    normalMs === undefined ? 'never' : time(normalMs),
     besides.join('; '),
-    inCell(holds),
   ];
 }
 

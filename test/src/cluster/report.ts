@@ -8,8 +8,7 @@ import { WAYS } from './way.ts';
 const HEAD = [
   'how the API server dials, and when',
   'what is done',
-  'calls',
-  'failed',
+  'calls failed',
   'longest',
   'long calls cut',
   'admissions failed',
@@ -52,9 +51,13 @@ function cells({ fault, figures }: Outcome): string[] {
   const besides = (struck: number) => (struck > 0 ? ` (and ${struck} under way)` : '');
   // If all are cut, so is each kind.
   const some = long.cut.length > 0 && long.cut.length < long.calls;
-  const cut = `${long.cut.length} of ${long.calls}${some ? `: ${counted(long.cut)}` : ''}`;
-  const admitted = `${admissions.failed.length} of ${admissions.asked}${besides(admissions.underWay)}`;
-  return [fault, String(calls), `${failed}${besides(underWay)}`, `${(longest / 1000).toFixed(1)} s`, cut, admitted];
+  const cut = `${outOf(long.cut.length, long.calls)}${some ? `: ${counted(long.cut)}` : ''}`;
+  const admitted = `${outOf(admissions.failed.length, admissions.asked)}${besides(admissions.underWay)}`;
+  return [fault, `${failed} of ${calls}${besides(underWay)}`, `${(longest / 1000).toFixed(1)} s`, cut, admitted];
+}
+
+function outOf(some: number, all: number): string {
+  return some === 0 ? '0' : `${some} of ${all}`;
 }
 
 /** Names each kind once, and how many there are of it: "3 execs, watch". */
