@@ -5,7 +5,11 @@
 export const AGENT = {
   /** How often to look for what no event reports, such as the end of the last tunnel of a session that should move. */
   lookEveryMs: 1000,
-  /** Agents that lost the same server, or hear of the same new one, connect at random times within this. */
+  /**
+   * Agents that hear of the same new server connect at random times within this. Those that lost the same one do so within this times the
+   * seconds of its PINGs at rest (1 to 10, by its links: `TRANSPORT.linksPerPingStep`), or within what their last attempt to connect took if
+   * that is longer: hubs do some 125 handshakes a second, and those that are starved fewer.
+   */
   herdSpreadMs: 2000,
   /** Attempts to connect at a time. Without a session they begin after 0, 1, 3 and 7 s, before the first is given up after 10 s. */
   maxAttempts: 4,

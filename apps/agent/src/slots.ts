@@ -88,6 +88,8 @@ export interface Link extends Target {
   at: Slot;
   /** When the attempt began, then when the session did. */
   since: number;
+  /** How long the attempt took, in milliseconds. */
+  took?: number;
   /** Whether the attempt began while there was a session. */
   readonly calm: boolean;
   /** How long the attempt may take, in milliseconds. */
@@ -109,6 +111,8 @@ export interface Need {
   readonly configuredFirst: boolean;
 }
 
+type Lost = Pick<Link, 'at' | 'since' | 'took' | 'uplink'>;
+
 type Options = Pick<
   UpkeepOptions,
   'server' | 'resolve' | 'syncInterval' | 'syncIntervalCap' | 'rebalanceTime' | 'clock'
@@ -125,8 +129,9 @@ export class Slots {
   readonly #slots = new Map<string, Slot>();
   /** Those whose turn is next first. */
   #servers: readonly Slot[];
-  /** When to replace a missing session. */
+  /** When to replace a missing session, and within what time that is drawn. */
   #from: number | undefined;
+  #spreadMs: number = AGENT.herdSpreadMs;
   /** Failed attempts since a session began, or the last one was lost, and how many of them took too long. */
   #failures = 0;
   #late = 0;
@@ -170,7 +175,7 @@ export class Slots {
     const counted = this.connecting.filter(({ calm }) => connected || !calm);
     const doubled = AGENT.youngAttemptMs * 2 ** Math.max(0, counted.length - 1);
     const young = counted.filter(({ since }) => now - since < (connected ? AGENT.patientAttemptMs : doubled));
-    this.#from ??= now + (herd ? this.#options.clock.random() * AGENT.herdSpreadMs : 0);
+    this.#from ??= now + (herd ? this.#options.clock.random() * this.#spreadMs : 0);
     if (young.length >= Math.max(1, missing) || counted.length >= AGENT.maxAttempts) return [];
     const turn = this.#from;
     const engaged = this.connecting.filter((link) => !link.via || young.includes(link)).map(({ slot }) => slot);
@@ -273,9 +278,10 @@ export class Slots {
     if (better) slot.moveAt = Number.NEGATIVE_INFINITY;
   }
 
-  /** Call when nothing is missing, or something else than before: the next need draws a time of its own. */
+  /** Call when nothing is missing: the next need draws a time of its own. */
   anew(): void {
     this.#from = undefined;
+    this.#spreadMs = AGENT.herdSpreadMs;
   }
 
   /** Call when a session began. What failed there before counts until a session was stable. */
@@ -290,8 +296,11 @@ export class Slots {
    * Call when a session was lost, or its server says that it leaves. One that was unstable counts as a failure at its start. For servers that
    * leave, `briefMs` is enough: hubs behind one address may be replaced quickly.
    */
-  lost({ at, since }: Pick<Link, 'at' | 'since'>, connected: boolean, leaves = false): void {
+  lost({ at, since, took = 0, uplink }: Lost, connected: boolean, leaves = false): void {
     const lived = this.#now - since;
+    this.anew();
+    // One that leaves waits for its agents, though not for long.
+    if (!leaves) this.#spreadMs = Math.max(AGENT.herdSpreadMs * (uplink?.restSeconds ?? 1), took);
     if (!connected) {
       this.reached(at);
       // Everything else is worth a try now.
@@ -304,7 +313,7 @@ export class Slots {
   /** Call when hubs started: what is known of them, and where configured servers lead, is outdated. */
   started(hubs: readonly HubMember[]): void {
     for (const slot of [...hubs.map((hub) => this.#of(hub)), ...this.#servers]) slot.forget();
-    this.anew();
+    this.#from = undefined;
   }
 
   get #now(): number {

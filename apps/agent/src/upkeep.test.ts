@@ -200,6 +200,50 @@ test('agents that lost one of two hubs come to the third spread over two seconds
   for (const agent of fleet) assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
 });
 
+test('agents that lost a hub with many links come to others spread over as long as its handshakes take, also if it restarts', async () => {
+  for (const restarts of [false, true]) {
+    const { clock, plane } = planeOf('hub-a', 'hub-b');
+    for (const hub of plane.hubs.values()) hub.restSeconds = 10;
+    const fleet = agents(plane, 200);
+    await clock.run(2 * MINUTE);
+    const hub = plane.hubs.get('hub-b') as FakeHub;
+    hub.accepted.length = 0;
+    const before = clock.now();
+    plane.kill('hub-b');
+    await clock.run(restarts ? 500 : 0);
+    if (!restarts) plane.start('hub-c');
+    else plane.start('hub-b');
+    await clock.run(20_500);
+    const accepted = (plane.hubs.get(restarts ? 'hub-b' : 'hub-c') as FakeHub).accepted.map((at) => at - before);
+    assert.equal(accepted.length, 200, `${accepted.length} are back after 21 s`);
+    for (const from of [0, 5000, 10_000, 15_000]) {
+      const count = accepted.filter((at) => at >= from && at < from + 5000).length;
+      assert.ok(count > 25 && count < 75, `${count} of 200 after ${from} ms`);
+    }
+    for (const agent of fleet) assert.equal(hubsOf(agent).length, 2);
+  }
+});
+
+test('agents whose connection took long come back spread over as long', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const connect: FakePlane['connect'] = async (server, hear) => {
+    await new Promise<void>((resolve) => clock.after(8000, resolve));
+    return plane.connect(server, hear);
+  };
+  const fleet = agents(plane, 200, { connect });
+  await clock.run(2 * MINUTE);
+  plane.kill('hub-b');
+  plane.start('hub-b');
+  const hub = plane.hubs.get('hub-b') as FakeHub;
+  hub.accepted.length = 0;
+  const before = clock.now();
+  await clock.run(17_000);
+  assert.equal(hub.accepted.length, 200);
+  const late = hub.accepted.filter((at) => at - before > 12_000).length;
+  assert.ok(late > 60 && late < 140, `${late} of 200 in the second half`);
+  for (const agent of fleet) agent.stop();
+});
+
 test('behind one address an agent collects as many hubs as it should have, and a new one', async () => {
   const clock = new FakeClock();
   const plane = new FakePlane(clock, true);

@@ -197,6 +197,7 @@ export class Upkeep {
     const { serverId, protocol, plane, server } = uplink;
     const { events } = this.#options;
     const address = link.at.place;
+    link.took = this.#now - link.since;
     link.since = this.#now;
     link.uplink = uplink;
     if (plane !== '') link.report ??= silent(link.since);

@@ -131,6 +131,8 @@ export interface Uplink {
   /** Names the plane behind the server. Empty if the server stands alone. */
   readonly plane: string;
   readonly serverCount: number;
+  /** The seconds between PINGs at rest, which grow with the links of a hub: how large the herd is that loses it. */
+  readonly restSeconds: number;
   /** Dials and tunnels. */
   readonly open: number;
   /** Whether the server is leaving, or the agent is leaving it: another one has or should have replaced it, and its tunnels still run. */
@@ -277,6 +279,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     plane,
     serverCount,
     serverId: hubId,
+    restSeconds: ping?.atRest ? ping.seconds : 1,
     protocol: 'link' as const,
     closed: link.closed,
     get open() {
@@ -323,6 +326,7 @@ async function packetUplink(server: ServerAddress, socket: Socket, options: Upli
     server,
     serverId,
     serverCount,
+    restSeconds: 1,
     protocol: 'packets' as const,
     plane: '',
     leaving: false,

@@ -370,6 +370,7 @@ export class AgentPort {
     const link = new LinkClient({
       ...{ socket, peer, to: 'agent', ping, events },
       allowance: this.#allowances.of(agent.tenant),
+      suspected: (is) => this.#sessions.suspect(sessionId, is),
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
         else if (message.type === 'credential') void sessionGrant?.renew(message.token, taken);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Directory } from '@isthmus/directory';
+import { Directory, type SessionRecord } from '@isthmus/directory';
 import { type Dial, DialError, planeEvents } from '@isthmus/tunnel';
 import { giveUpSessions, type Refuse, SessionTable, sessionsAtOtherHubs } from './sessions.ts';
 import { idleConnection } from './testing/idle-connection.ts';
@@ -75,6 +75,23 @@ test('sessions that are kicked end with the reason, and no others', async () => 
     [...sessions.list()].map(({ sessionId, draining }) => [sessionId, draining]),
     [['s1', false]],
   );
+});
+
+test('a silent session is announced as draining until it is heard again, and keeps that it drains', () => {
+  const announced: (boolean | undefined)[] = [];
+  const registration = { announce: ({ draining }: SessionRecord) => announced.push(draining), withdraw() {} };
+  const events = planeEvents();
+  const told: boolean[] = [];
+  events.on('session:suspect', (_session, is) => told.push(is));
+  const sessions = new SessionTable({ hubId: 'h1', incarnation: 1, events, registration, changed() {} });
+  const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
+  sessions.add('s1', agent, idleConnection());
+  for (const is of [true, false]) sessions.suspect('s1', is);
+  sessions.drain('s1');
+  for (const is of [true, false]) sessions.suspect('s1', is);
+  sessions.suspect('absent', true);
+  assert.deepEqual(announced, [false, true, false, true, true, true]);
+  assert.deepEqual(told, [true, false, true, false]);
 });
 
 test('a dial that the session may not carry is refused, and others pass', async () => {

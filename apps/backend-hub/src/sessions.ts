@@ -71,6 +71,8 @@ interface Entry {
   readonly refuse: Refuse | undefined;
   /** When the agent asked for dials to use its other sessions, in milliseconds since the epoch. */
   drainingSince: number | undefined;
+  /** It is silent. Gateways see it as draining: dials and tunnels go elsewhere while they can. */
+  suspect: boolean;
   /** It accepts no new dials and has left the registry; its tunnels still run. */
   givenUp: boolean;
 }
@@ -180,7 +182,7 @@ export class SessionTable {
   add(sessionId: string, identity: AgentIdentity, connection: NextHopConnection, refuse?: Refuse): void {
     const { hubId, events } = this.#options;
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
-    const entry: Entry = { info, connection, refuse, drainingSince: undefined, givenUp: false };
+    const entry: Entry = { info, connection, refuse, drainingSince: undefined, suspect: false, givenUp: false };
     this.#entries.set(sessionId, entry);
     this.#count(info, 1);
     events.emit('session:open', info);
@@ -199,6 +201,15 @@ export class SessionTable {
     if (!entry || entry.drainingSince !== undefined) return;
     entry.drainingSince = Date.now();
     this.#options.events.emit('session:drain', entry.info);
+    if (this.#isActive(entry) && !entry.givenUp) this.#announce(entry);
+  }
+
+  /** Marks a session as silent, or as heard again. */
+  suspect(sessionId: string, is: boolean): void {
+    const entry = this.#entries.get(sessionId);
+    if (!entry) return;
+    entry.suspect = is;
+    this.#options.events.emit('session:suspect', entry.info, is);
     if (this.#isActive(entry) && !entry.givenUp) this.#announce(entry);
   }
 
@@ -287,7 +298,7 @@ export class SessionTable {
     if (streams[0] && streams[0] !== before[0] && !streams[0].givenUp) this.#announce(streams[0]);
   }
 
-  #announce({ info, drainingSince }: Entry): void {
+  #announce({ info, drainingSince, suspect }: Entry): void {
     const { incarnation, registration, changed } = this.#options;
     const { sessionId, tenant, agentId, identifiers, hubId, since } = info;
     const version = ++this.#version;
@@ -300,7 +311,7 @@ export class SessionTable {
       since,
       incarnation,
       version,
-      draining: drainingSince !== undefined,
+      draining: drainingSince !== undefined || suspect,
       ...(info.instance !== undefined && { instance: info.instance }),
       ...credentialOf(info),
     };

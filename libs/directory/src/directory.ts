@@ -33,6 +33,8 @@ export class Directory extends Replica {
   /** Who waits for a session, by tenant. */
   readonly #waiting = new Map<string, Set<Arrived>>();
   readonly #watchers = new Set<SessionWatcher>();
+  /** Hubs whose links are silent. */
+  readonly #suspects = new Set<string>();
 
   constructor({ ownHub, random = Math.random }: DirectoryOptions = {}) {
     super();
@@ -48,6 +50,14 @@ export class Directory extends Replica {
       for (const watcher of this.#watchers) watcher.changed?.(session);
     }
     for (const tenant of tenants) this.#tell(tenant, hubId);
+  }
+
+  /** The link to a hub is silent, or was heard again. Until then its sessions count as draining: dials and tunnels go elsewhere while they can. */
+  suspect(hubId: string, is: boolean): void {
+    if (is === this.#suspects.has(hubId)) return;
+    if (is) this.#suspects.add(hubId);
+    else this.#suspects.delete(hubId);
+    for (const session of [...this.sessionsAt(hubId)]) this.moved(session);
   }
 
   /** Calls back when a tenant gets a session, or one of its hubs is reachable again. @returns a function that stops waiting */
@@ -111,7 +121,7 @@ export class Directory extends Replica {
 
   #place(record: SessionRecord, removed?: Session): void {
     const hub = this.hub(record.hubId);
-    const draining = record.draining || (hub?.draining ?? false);
+    const draining = record.draining || (hub?.draining ?? false) || this.#suspects.has(record.hubId);
     const quarantined = this.quarantines.ofSession(record)?.reason;
     const own = record.hubId === this.ownHub;
     this.placement.put(record, { own, zone: hub?.zone ?? '', draining, quarantined }, removed);

@@ -109,6 +109,23 @@ test('sessions of a hub that starts to drain lose their preference, and regain i
   assert.deepEqual(chosen(all, 'x'), ['a', 'b']);
 });
 
+test('sessions of a silent hub are chosen last and told to watchers, until it is heard again', () => {
+  const all = directory([hub('h1'), hub('h2')], [session('a'), session('b', { hubId: 'h2' })]);
+  const changed: string[] = [];
+  all.watch({ came() {}, went() {}, changed: ({ sessionId }) => changed.push(sessionId) });
+  for (let times = 0; times < 2; times++) all.suspect('h1', true);
+  assert.deepEqual([chosen(all, 'x'), changed], [['b'], ['a']]);
+  assert.deepEqual(chosen(all, 'x', { excluded: ['b'] }), ['a'], 'no other is left');
+  for (let times = 0; times < 2; times++) all.suspect('h1', false);
+  assert.deepEqual(
+    [chosen(all, 'x'), changed],
+    [
+      ['a', 'b'],
+      ['a', 'a'],
+    ],
+  );
+});
+
 test('all sessions of a draining hub are chosen last', () => {
   const three = directory([hub('h1'), hub('h2')], [session('a'), session('b'), session('c', { hubId: 'h2' })]);
   three.apply({ kind: 'hub', hub: hub('h1', { draining: true }) });

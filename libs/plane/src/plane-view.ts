@@ -37,7 +37,11 @@ export class PlaneView {
     const peers = options.peers && new PeerLinks({ ...options.peers, events, instance: this.instance });
     this.#peers = peers;
     events.on('peer:open', (hubId) => directory.reachable(hubId));
-    events.on('peer:close', (hubId) => this.following.unlinked(hubId));
+    events.on('peer:suspect', (hubId, _address, is) => directory.suspect(hubId, is));
+    events.on('peer:close', (hubId) => {
+      directory.suspect(hubId, false);
+      this.following.unlinked(hubId);
+    });
     this.following = follow(registry, {
       directory,
       signal: this.#stop.signal,

@@ -190,6 +190,7 @@ class Peer {
         ...(instance !== undefined && { gatewayInstance: instance }),
         member,
         events,
+        suspected: (is) => void events.emit('peer:suspect', this.#hubId, address, is),
       });
       // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
       this.#unanswered = link;

@@ -105,15 +105,10 @@ export const TUNNEL = {
    */
   backAtOnceMs: 1500,
   /**
-   * How long a gateway's end of a tunnel waits for a new way, if the agent seems to have closed its connection. An agent that is alive
-   * connects again after a second or two. `--resume-timeout` bounds it.
+   * How long an end of a tunnel waits for a new way, if the process at the other end seems to have closed its connection. One that is alive is
+   * back after a second or two, and on a busy machine before its links would be ended as silent. `--resume-timeout` bounds it.
    */
-  agentBackMs: 5000,
-  /**
-   * How long an agent's end of a tunnel waits to be attached, if the gateway seems to have closed its connection. A gateway that is alive
-   * attaches again at once, or, on a busy machine, before its links would count as silent. `--resume-timeout` bounds it.
-   */
-  gatewayBackMs: 2500,
+  hungUpBackMs: 5000,
   /** After this time and the round trips of its path, an attach without an answer is given up, and another session is tried. */
   attachMs: 2000,
   /** An attach never waits longer than this, whatever the hub says of the round trips behind it. */

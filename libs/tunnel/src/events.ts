@@ -164,6 +164,8 @@ export interface PlaneEventMap {
   /** At the hub: an agent's session. */
   'session:open': [session: SessionInfo];
   'session:drain': [session: SessionInfo];
+  /** It is silent, and dials avoid it; or it was heard again. */
+  'session:suspect': [session: SessionInfo, is: boolean];
   'session:close': [session: SessionInfo, reason: string];
   /** At the agent: its own link to a server. */
   'server:open': [
@@ -187,6 +189,8 @@ export interface PlaneEventMap {
   /** At the gateway: its link to a hub. */
   'peer:open': [hubId: string, address: string];
   'peer:close': [hubId: string, address: string, reason: string];
+  /** It is silent, and dials avoid it; or it was heard again. */
+  'peer:suspect': [hubId: string, address: string, is: boolean];
   /** At the gateway: a link to a hub could not be opened. */
   'peer:failure': [hubId: string, address: string, error: Error];
   packet: [role: Role, way: PacketWay, type: PacketType];

@@ -163,8 +163,13 @@ export const WIRE = {
   checkEveryMs: 250,
   /** After so many checks without a byte, a side of a link sends a PING. */
   pingAfterChecks: 4,
-  /** After so many checks without a byte, and those of a round trip, a link is dead: 2.25 to 2.5 s on a short path. */
-  deadAfterChecks: 9,
+  /** After so many checks without a byte, and those of a round trip, a link is suspected: 2.25 to 2.5 s on a short path. */
+  suspectAfterChecks: 9,
+  /**
+   * It is dead after so many, which is three times the patience from the PING on: 4.75 to 5 s. Processes of busy machines stand still for 1.3 to
+   * 1.8 s. To end a session for that costs a handshake, which makes others late.
+   */
+  deadAfterChecks: 19,
   /** What counts as the round trip of a link whose first PING has no answer yet. */
   unknownRoundTripMs: 3000,
   /** The longest gRPC message: Go's limit of 4 MiB for the data, plus the packet's head. A longer one ends the call. */

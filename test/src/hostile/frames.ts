@@ -101,7 +101,7 @@ export class FrameSocket {
     socket.resume();
   }
 
-  /** Answers each PING from now on: a peer that does not is cut off after 2.25 s, which on a busy machine is in the middle of a test. */
+  /** Answers each PING from now on: a peer that does not is cut off after 4.75 s, which on a busy machine is in the middle of a test. */
   answerPings(): void {
     this.onFrame = ({ type, flags, payload }) => {
       if (type === TYPE.PING && !(flags & FLAG.ACK)) this.#socket.write(frame(TYPE.PING, FLAG.ACK, 0, payload));

@@ -21,7 +21,7 @@ interface Told {
 }
 
 const REGISTRY: Says = [/Redis: .*READONLY this server is a replica/, /redis-cli REPLICAOF NO ONE/];
-const HUNG: Says = [/hub-1: hub at \S+, was lost .* silent for 2\.25 s/, /hangs, .*restart it/];
+const HUNG: Says = [/hub-1: hub at \S+, was lost .* silent for 4\.75 s/, /hangs, .*restart it/];
 const SILENT: Says = [
   /connection_timeout: .*(timeout|timed out)/,
   /a firewall or network policy .* drops packets, or the machine is down/,

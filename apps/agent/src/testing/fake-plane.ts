@@ -17,6 +17,8 @@ export class FakeHub {
   current = true;
   /** Whether it says that it is leaving as soon as an agent connects. */
   leaves = false;
+  /** What it says of PINGs at rest. */
+  restSeconds = 1;
   /** When each connection arrived. */
   readonly accepted: number[] = [];
 
@@ -31,6 +33,7 @@ export class FakeUplink implements Uplink {
   readonly protocol = 'link';
   readonly plane: string;
   readonly serverCount: number;
+  readonly restSeconds: number;
   readonly hear: Pick<UplinkOptions, 'membership' | 'leave'>;
   open = 0;
   leaving = false;
@@ -51,6 +54,7 @@ export class FakeUplink implements Uplink {
     this.hear = hear;
     this.plane = plane;
     this.serverCount = serverCount;
+    this.restSeconds = hub.restSeconds;
     hub.uplinks.add(this);
   }
 

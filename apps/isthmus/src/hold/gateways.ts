@@ -228,8 +228,9 @@ interface GatewayOptions extends GatewaysOptions {
 class LinkedGateway {
   readonly name: string;
   link: (NextHop & Pick<LinkClient, 'usable' | 'destroy' | 'sendCut' | 'flushed'>) | undefined;
-  /** Whether it has said that it leaves. */
-  draining = false;
+  /** Whether it has said that it leaves, and whether it is silent. */
+  #leaves = false;
+  #silent = false;
   /** Why it was not reached, or how it was lost. */
   failure: string | undefined;
   readonly #place: GatewayPlace;
@@ -242,6 +243,11 @@ class LinkedGateway {
     this.name = name;
     this.#place = place;
     this.#options = options;
+  }
+
+  /** Whether another is better: it leaves, or is silent. */
+  get draining(): boolean {
+    return this.#leaves || this.#silent;
   }
 
   open(): void {
@@ -277,7 +283,8 @@ class LinkedGateway {
       this.failure = failure;
     }
     this.link = undefined;
-    this.draining = false;
+    this.#leaves = false;
+    this.#silent = false;
     if (this.#closed) return;
     this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
     changed();
@@ -297,7 +304,11 @@ class LinkedGateway {
       ...{ socket, peer, to: 'gateway', gatewayInstance: instance, events },
       receive: ({ type }) => {
         if (type !== 'drain') return;
-        this.draining = true;
+        this.#leaves = true;
+        changed();
+      },
+      suspected: (is) => {
+        this.#silent = is;
         changed();
       },
     });

@@ -44,7 +44,7 @@ export const serverConnection = topic('Server', {
   ),
   'ping-interval': optionalDuration(
     1000,
-    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long. More saves bytes on metered links; see docs/EDGE.md.',
+    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long, and not before 4.75 s. More saves bytes on metered links; see docs/EDGE.md.',
     {
       own: true,
       unset: { text: '1s; up to 10s at rest, if the hub has many agents' },

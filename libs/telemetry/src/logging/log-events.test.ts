@@ -86,11 +86,15 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
     events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { how: 'cut', by: 'limit', error: stalled }, 10);
     events.emit('session:open', session);
     events.emit('session:drain', session);
+    events.emit('session:suspect', session, true);
+    events.emit('session:suspect', session, false);
     events.emit('session:close', session, 'rolled');
     events.emit('server:open', { address: 'x:1', serverId: 's', protocol: 'link' });
     events.emit('server:close', { address: 'x:1', serverId: 's' }, 'gone');
     events.emit('server:failure', 'x:1', 'connecting', new Error('refused'));
     events.emit('peer:open', 'h1', 'y:1');
+    events.emit('peer:suspect', 'h1', 'y:1', true);
+    events.emit('peer:suspect', 'h1', 'y:1', false);
     events.emit('peer:close', 'h1', 'y:1', 'ping');
     events.emit('peer:failure', 'h1', 'y:1', new Error('connect ECONNREFUSED'));
     events.emit('certificate', 'callers', Date.UTC(2027, 0));
@@ -106,11 +110,15 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
       'warn tunnel closed',
       'info session opened',
       'info session drains',
+      'info session is silent',
+      'info session was heard again',
       'info session closed',
       'info server connected',
       'info server connection closed',
       'warn server connection failed',
       'info hub connected',
+      'info hub is silent',
+      'info hub was heard again',
       'info hub connection closed',
       'warn hub cannot be reached',
       'info certificate in use',

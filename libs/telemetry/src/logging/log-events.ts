@@ -197,6 +197,7 @@ function sessionLines(logger: Logger, flaps: Bursts): Subscriptions {
   return {
     'session:open': (session) => say(session, 'session opened'),
     'session:drain': (session) => say(session, 'session drains'),
+    'session:suspect': (session, is) => say(session, is ? 'session is silent' : 'session was heard again'),
     'session:close': (session, reason) => say(session, 'session closed', reason),
   };
 }
@@ -217,6 +218,8 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
     'peer:open': (hub, address) => say(`hub ${hub}`, 'info', { hub, address }, 'hub connected'),
     'peer:close': (hub, address, reason) =>
       say(`hub ${hub}`, 'info', { hub, address, reason }, 'hub connection closed'),
+    'peer:suspect': (hub, address, is) =>
+      say(`hub ${hub}`, 'info', { hub, address }, is ? 'hub is silent' : 'hub was heard again'),
     'peer:failure': (hub, address, error) =>
       say(`hub ${hub}`, 'warn', { hub, address, text: inWords(error) }, 'hub cannot be reached'),
     registry: (state, detail) => say('registry', state === 'up' ? 'info' : 'warn', { detail }, `registry is ${state}`),

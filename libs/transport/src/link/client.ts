@@ -72,6 +72,7 @@ export interface LinkClientOptions {
   readonly events: PlaneEvents;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
+  readonly suspected?: (is: boolean) => void;
 }
 
 /** What a link's events say it leads to. */
@@ -148,6 +149,7 @@ export class LinkClient implements NextHopConnection {
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const mayHaveDied = watchLiveness(http2, (error) => http2.destroy(error, true), {
       ping: options.ping,
+      suspected: options.suspected,
       // A dial that was given up, because another session was faster, has found out nothing yet.
       carries: () => this.open > 0 || http2.bytesRead === this.#readBefore,
     });

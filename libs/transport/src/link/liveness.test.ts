@@ -22,6 +22,7 @@ describe('liveness', () => {
       },
     });
     const deaths: string[] = [];
+    const suspicions: boolean[] = [];
     mock.timers.enable({ apis: ['setInterval'] });
     // As a link does: the owner ends the session once it is dead.
     const mayHaveDied = watchLiveness(
@@ -30,9 +31,15 @@ describe('liveness', () => {
         deaths.push(error.message);
         session.emit('close');
       },
-      { checks: new LinkChecks(), ping, carries },
+      { checks: new LinkChecks(), ping, carries, suspected: (is) => suspicions.push(is) },
     );
-    return { session, deaths, mayHaveDied, check: (count: number) => mock.timers.tick(count * WIRE.checkEveryMs) };
+    return {
+      session,
+      deaths,
+      suspicions,
+      mayHaveDied,
+      check: (count: number) => mock.timers.tick(count * WIRE.checkEveryMs),
+    };
   }
 
   test('a link with bytes both ways is never asked', () => {
@@ -68,22 +75,37 @@ describe('liveness', () => {
     assert.deepEqual(deaths, []);
   });
 
-  test('a link that does not answer is dead once, within three seconds', () => {
-    const { session, deaths, check } = watched();
+  test('a link that does not answer is suspected within three seconds, and dead once, within five', () => {
+    const { session, deaths, suspicions, check } = watched();
+    session.bytesRead++;
+    check(9);
+    assert.deepEqual(suspicions, []);
+    check(1);
+    assert.deepEqual([suspicions, deaths], [[true], []]);
+    assert.equal(session.pings, 3, 'it is asked once a second');
+    check(9);
+    assert.deepEqual(deaths, []);
+    check(1);
+    assert.deepEqual(deaths, ['silent for 4.75 s, even to PING']);
+    check(20);
+    assert.deepEqual([deaths.length, suspicions], [1, [true]]);
+  });
+
+  test('a suspect that is heard again lives on, and gets as long the next time', () => {
+    const { session, deaths, suspicions, check } = watched();
+    for (let time = 0; time < 3; time++) {
+      session.bytesRead++;
+      check(19);
+    }
     session.bytesRead++;
     check(1);
-    check(3000 / WIRE.checkEveryMs - 2);
-    assert.deepEqual(deaths, ['silent for 2.25 s, even to PING']);
-    // It was asked for having been silent, and once before since nothing was sent to it.
-    assert.equal(session.pings, 2);
-    check(20);
-    assert.equal(deaths.length, 1);
+    assert.deepEqual([deaths, suspicions], [[], [true, false, true, false, true, false]]);
   });
 
   test('a link is dead only after the round trip of its path besides, and after three seconds if that is unknown', () => {
     for (const [rtt, checks] of [
-      [2100, 17],
-      [0, 21],
+      [2100, 27],
+      [0, 31],
     ] as const) {
       const { session, deaths, check } = watched();
       session.rtt = rtt;
@@ -125,10 +147,10 @@ describe('liveness', () => {
     carries = true;
     check(1);
     assert.equal(session.pings, 2, 'it was silent for a second');
-    check(4);
+    check(14);
     assert.deepEqual(deaths, []);
     check(1);
-    assert.deepEqual(deaths, ['silent for 3.25 s, even to PING']);
+    assert.deepEqual(deaths, ['silent for 5.75 s, even to PING']);
   });
 
   test('a link that was asked at rest has a second to answer once it carries something', () => {
@@ -199,7 +221,7 @@ describe('liveness', () => {
     const { session, deaths, check } = watched();
     session.bytesRead++;
     check(1);
-    check(8);
+    check(18);
     let now = performance.now();
     t.mock.method(performance, 'now', () => now);
     check(0);
@@ -210,7 +232,7 @@ describe('liveness', () => {
     await new Promise(setImmediate);
     assert.deepEqual(deaths, []);
     // Silence that follows is one again.
-    for (let n = 0; n < 9; n++) {
+    for (let n = 0; n < 19; n++) {
       now += WIRE.checkEveryMs;
       check(1);
     }

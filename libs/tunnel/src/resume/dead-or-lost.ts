@@ -32,11 +32,9 @@ function areTogether(lossAt: number, at: number): boolean {
 /**
  * How long a half waits for a new carrier, in milliseconds. If the other half's process seems to have closed its connection, either the process
  * is dead, or something on the way closed the connection, and a process that is alive is back soon.
- * @param farSide where the other half is
  */
-export function waitAfter(loss: Error, farSide: 'agent' | 'gateway', timeoutMs: number): number {
-  if (!(loss instanceof HungUp)) return timeoutMs;
-  return Math.min(farSide === 'agent' ? TUNNEL.agentBackMs : TUNNEL.gatewayBackMs, timeoutMs);
+export function waitAfter(loss: Error, timeoutMs: number): number {
+  return loss instanceof HungUp ? Math.min(TUNNEL.hungUpBackMs, timeoutMs) : timeoutMs;
 }
 
 /** A tunnel to a process. */

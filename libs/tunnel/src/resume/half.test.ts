@@ -194,9 +194,9 @@ test('a gateway that finds no way to the agent in time ends the tunnel with the 
 test('an agent waits for a gateway that has hung up as long as links may be silent, and no longer', () => {
   const { half, carrier, told, time } = agentHalf();
   half.lost(carrier, new HungUp('the gateway has hung up'));
-  time.run(2_499);
+  time.run(4_999);
   assert.deepEqual(told, []);
-  time.run(3_000);
+  time.run(5_500);
   assert.deepEqual(told, ['over: the gateway has hung up', 'gone']);
 });
 

@@ -328,7 +328,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     this.carrier = undefined;
     this.#writerWaits = true;
     this.#awaitsTurn = false;
-    this.expireAfter(waitAfter(reason, this.farSide, this.halves.timeoutMs), reason);
+    this.expireAfter(waitAfter(reason, this.halves.timeoutMs), reason);
     this.onDetached(reason);
   }
 

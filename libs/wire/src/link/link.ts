@@ -195,6 +195,8 @@ const CHECKS = new LinkChecks();
 export interface LivenessOptions {
   readonly ping?: PingInterval | undefined;
   readonly carries?: () => boolean;
+  /** Called when the link has been silent for so long that others should be used, and when it was heard again. */
+  readonly suspected?: ((is: boolean) => void) | undefined;
   readonly checks?: LinkChecks;
 }
 
@@ -206,7 +208,9 @@ export interface LivenessOptions {
  * Silence is counted in checks, not in time, and a check that is late looks only once the sockets were read: a process that was stopped, or too
  * busy to check, does not blame its peers for that time.
  *
- * @param ping a longer interval. A dead link is found after 2.25 to 2.5 times this long. The other side may send its PINGs sooner. It may send
+ * Silence is evidence, not proof: a silent link is suspected first, and ended after three times the patience.
+ *
+ * @param ping a longer interval. A dead link is found after 2.25 to 2.5 times this long, and never sooner than otherwise. The other side may send its PINGs sooner. It may send
  * them later only while the link carries nothing: bulk data could hide its answers
  * @param carries whether the link carries anything
  * @returns whether the process at the other side may have died just now: it was heard as it should be, and it may not have read what was
@@ -215,7 +219,7 @@ export interface LivenessOptions {
 export function watchLiveness(
   link: Http2Link,
   dead: (error: Error) => void,
-  { ping, carries = () => false, checks = CHECKS }: LivenessOptions = {},
+  { ping, carries = () => false, suspected = () => {}, checks = CHECKS }: LivenessOptions = {},
 ): () => boolean {
   const { seconds = 1, atRest = false } = ping ?? {};
   let { bytesRead, bytesWritten } = link;
@@ -225,6 +229,7 @@ export function watchLiveness(
   let waited: number | undefined;
   /** Checks that were passed over, as a link at rest needs few. */
   let passed = 0;
+  let isSuspect = false;
   const roundTrip = () => Math.floor((link.rtt || WIRE.unknownRoundTripMs) / WIRE.checkEveryMs);
   const check = () => {
     const scale = atRest && carries() ? 1 : seconds;
@@ -238,8 +243,13 @@ export function watchLiveness(
     bytesWritten = written;
     passed = 0;
     const ask = WIRE.pingAfterChecks * scale;
-    const patience = WIRE.deadAfterChecks * scale - ask;
-    if (waited !== undefined && waited >= patience + roundTrip()) {
+    const patience = WIRE.suspectAfterChecks * scale - ask;
+    const overdue = waited === undefined ? -1 : waited - roundTrip();
+    if (overdue >= patience !== isSuspect) {
+      isSuspect = !isSuspect;
+      suspected(isSuspect);
+    }
+    if (overdue >= Math.max(patience, WIRE.deadAfterChecks - WIRE.pingAfterChecks)) {
       dead(new Error(`silent for ${(silent * WIRE.checkEveryMs) / 1000} s, even to PING`));
       return;
     }

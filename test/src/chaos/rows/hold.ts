@@ -6,8 +6,8 @@ import { type ServerPlane, serverPlane } from '../server-plane.ts';
 /** From one strike to the next, in milliseconds, for a minute. */
 const EVERY = 5000;
 const STRIKES = 12;
-/** A gateway that hangs is left after 2.5 s. */
-const DETECTED_WITHIN = 3000;
+/** A gateway that hangs is avoided after 2.5 s. */
+const AVOIDED_WITHIN = 3000;
 /** How long dials and tunnels may wait for the other server, in milliseconds. */
 const WITHIN = 1000;
 const ENDS_WITHIN = 30_000;
@@ -64,7 +64,7 @@ const killed = rowOf({
 const stopped = rowOf({
   name: 'hold-stop',
   fault: 'SIGSTOP for 30 s, then SIGCONT, in turn',
-  within: DETECTED_WITHIN + WITHIN,
+  within: AVOIDED_WITHIN + WITHIN,
   strikes: 2,
   async strike(context, server) {
     await context.strike(through(context, server), () => server.program.signal('SIGSTOP'));
