@@ -119,10 +119,14 @@ export class KubernetesApi {
     await this.up();
   }
 
-  /** Runs kubectl, and returns what it prints. @param input for `-f -` */
-  async kubectl(args: readonly string[], input = ''): Promise<string> {
-    const all = [`--kubeconfig=${this.kubeconfig}`, ...args];
-    const child = spawn(this.#programs.kubectl, all, { stdio: ['pipe', 'pipe', 'pipe'], timeout: KUBECTL_MS });
+  /**
+   * Runs kubectl, and returns what it prints.
+   * @param input for `-f -`
+   * @param inside the command that runs it in another place
+   */
+  async kubectl(args: readonly string[], input = '', inside: readonly string[] = []): Promise<string> {
+    const [command, ...all] = this.#kubectl(args, inside);
+    const child = spawn(command, all, { stdio: ['pipe', 'pipe', 'pipe'], timeout: KUBECTL_MS });
     child.stdin.on('error', () => {});
     child.stdin.end(input);
     const status = new Promise<number | null>((resolve) => child.once('close', resolve));
@@ -132,8 +136,13 @@ export class KubernetesApi {
   }
 
   /** Runs kubectl until the scope ends. @returns it, and what it has printed so far */
-  watch(scope: Scope, args: readonly string[]): { readonly running: boolean; readonly said: string } {
-    const child = spawn(this.#programs.kubectl, [`--kubeconfig=${this.kubeconfig}`, ...args]);
+  watch(
+    scope: Scope,
+    args: readonly string[],
+    inside: readonly string[] = [],
+  ): { readonly running: boolean; readonly said: string } {
+    const [command, ...all] = this.#kubectl(args, inside);
+    const child = spawn(command, all);
     scope.defer(() => void child.kill());
     const watched = { running: true, said: '' };
     const hear = (chunk: Buffer) => {
@@ -145,6 +154,10 @@ export class KubernetesApi {
       watched.running = false;
     });
     return watched;
+  }
+
+  #kubectl(args: readonly string[], inside: readonly string[]): [string, ...string[]] {
+    return [...inside, this.#programs.kubectl, `--kubeconfig=${this.kubeconfig}`, ...args] as [string, ...string[]];
   }
 
   /** Creates or changes objects, all in one call. */

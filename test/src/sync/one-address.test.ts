@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { describe, test } from 'node:test';
+import { promisify } from 'node:util';
+import { namespace, networksMissing } from '../chaos/network.ts';
 import {
+  agentMember,
   freePort,
   newTrust,
   Relay,
@@ -12,6 +16,8 @@ import {
   until,
 } from '../harness/index.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
+
+const run = promisify(execFile);
 
 const api = sharedByFile((scope) => KubernetesApi.start(scope));
 
@@ -80,3 +86,108 @@ describe("kubectl reaches an API server at the hub's port for agents", { skip: n
     }),
   );
 });
+
+/** The address that the API server would advertise, the Service in front of it, and the pods'. */
+const [ADVERTISED, SERVICE, NODE, POD, STRANGER] = [
+  '172.31.0.1',
+  '10.96.0.1',
+  '10.244.0.1',
+  '10.244.0.2',
+  '10.245.0.2',
+];
+
+/** A node whose only way out is one address and port, and a pod on it. */
+async function node(scope: Scope) {
+  const { name, command, wire } = await namespace(scope, ['hub']);
+  const { inside, outside } = wire('hub');
+  const own = `${name}-pod`;
+  const ip = (...args: string[]) => run('ip', args);
+  await ip('netns', 'add', own);
+  scope.defer(() => void ip('netns', 'del', own));
+  await ip('-n', name, 'link', 'add', 'pod', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', own);
+  await ip('-n', name, 'address', 'add', `${NODE}/24`, 'dev', 'pod');
+  await ip('-n', name, 'link', 'set', 'pod', 'up');
+  // Not every kernel has dummy interfaces.
+  await ip('-n', name, 'address', 'add', `${ADVERTISED}/32`, 'dev', 'lo');
+  await ip('-n', own, 'address', 'add', `${POD}/24`, 'dev', 'eth0');
+  await ip('-n', own, 'address', 'add', `${STRANGER}/32`, 'dev', 'eth0');
+  await ip('-n', own, 'link', 'set', 'eth0', 'up');
+  await ip('-n', own, 'route', 'add', 'default', 'via', NODE);
+  await ip('-n', name, 'route', 'add', `${STRANGER}/32`, 'dev', 'pod');
+  await ip('-n', name, 'route', 'add', 'default', 'via', outside);
+  const iptables = async (...args: string[]) => (await run('ip', ['netns', 'exec', name, 'iptables', ...args])).stdout;
+  return {
+    host: { command, host: inside },
+    hub: outside,
+    pod: ['ip', 'netns', 'exec', own],
+    /** Lets out what goes to the hub, and drops and counts everything else. */
+    async close(port: number): Promise<void> {
+      await iptables('-A', 'OUTPUT', '-o', 'lo', '-j', 'ACCEPT');
+      await iptables('-A', 'OUTPUT', '-o', 'pod', '-j', 'ACCEPT');
+      await iptables('-A', 'OUTPUT', '-d', outside, '-p', 'tcp', '--dport', String(port), '-j', 'ACCEPT');
+      // This test asks the agent for its health.
+      await iptables('-A', 'OUTPUT', '-d', outside, '-p', 'tcp', '!', '--syn', '-j', 'ACCEPT');
+      for (const chain of ['OUTPUT', 'FORWARD']) await iptables('-A', chain, '-j', 'DROP');
+      const at = ['-d', SERVICE, '-p', 'tcp', '--dport', '443', '-j', 'DNAT', '--to-destination', `${ADVERTISED}:6443`];
+      await iptables('-t', 'nat', '-A', 'PREROUTING', ...at);
+    },
+    /** How many packets were dropped. */
+    async dropped(): Promise<number> {
+      const rules = await iptables('-L', '-v', '-x', '-n');
+      const drops = rules.split('\n').filter((line) => line.includes(' DROP '));
+      assert.equal(drops.length, 2, rules);
+      return drops.reduce((sum, line) => sum + Number(line.trim().split(/\s+/)[0]), 0);
+    },
+  };
+}
+
+test(
+  'a node whose only way out is a port of the hub reaches its API server, and so do its pods by the address of their Service',
+  { skip: noApiServer || networksMissing(), timeout: 300_000 },
+  scoped(async (scope) => {
+    const cluster = await api();
+    const trust = await newTrust(scope);
+    const machine = await node(scope);
+    const { hub } = machine;
+    const { cert, key } = await trust.agents.server({ hosts: [{ type: 'ip', value: hub }] });
+    const { agentPort } = await startServer(scope, trust, {
+      ...{ 'agent-bind-address': hub, 'cluster-cert': cert, 'cluster-key': key },
+      ...{ 'api-server-name': NAME, 'api-server': cluster.address },
+    });
+    await machine.close(agentPort);
+    const agent = await agentMember(scope, trust, 'edge-1', agentPort, {
+      flags: {
+        ...{ 'proxy-server-host': hub, 'health-server-host': machine.host.host },
+        ...{ 'api-server-listen': `${ADVERTISED}:6443`, 'api-server-allow': '10.244.0.0/16' },
+      },
+      place: machine.host,
+    });
+    await agent.program.waitReady();
+    const trusting = [
+      ...[`--tls-server-name=${NAME}`, '--insecure-skip-tls-verify=false'],
+      `--certificate-authority=${cluster.authority}`,
+    ];
+    const ways = [
+      { what: 'the kubelet, by name', at: `https://${hub}:${agentPort}`, inside: machine.host.command },
+      { what: 'the node, by address', at: `https://${ADVERTISED}:6443`, inside: machine.host.command },
+      { what: 'a pod, by its Service', at: `https://${SERVICE}`, inside: machine.pod },
+    ];
+    for (const { what, at, inside } of ways) {
+      const version = await cluster.kubectl(['get', '--raw=/version', `--server=${at}`, ...trusting], '', inside);
+      assert.match(version, /gitVersion/, what);
+    }
+    const watching = ['get', 'configmaps', '--watch', '--output=name', `--server=https://${SERVICE}`, ...trusting];
+    const watched = cluster.watch(scope, watching, machine.pod);
+    await cluster.apply(configMap('for-a-pod'));
+    await until(() => watched.said.includes('configmap/for-a-pod'), { what: () => watched.said });
+    assert.equal(await machine.dropped(), 0, 'nothing tried another way');
+
+    // Another network's source is not let in.
+    const program =
+      'const s=require("net").connect({host:process.argv[1],port:6443,localAddress:process.argv[2]});s.on("error",e=>console.log(e.code)).on("data",()=>console.log("data"));s.write("x")';
+    const [command = '', ...rest] = [...machine.pod, process.execPath, '-e', program, ADVERTISED, STRANGER];
+    const { stdout } = await run(command, rest);
+    assert.equal(stdout.trim(), 'ECONNRESET');
+    assert.ok(watched.running);
+  }),
+);
