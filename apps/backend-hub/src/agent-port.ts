@@ -114,7 +114,7 @@ class AgentListeners {
   async start(): Promise<void> {
     const { agents, observation, tenancy } = this.#options;
     const choose = tenancy && { chooseTls: tenancy.chooseTls };
-    const { byName } = this.#protocols.apiServers;
+    const byName = this.#protocols.apiServers.byName();
     this.#main = await this.#open({ ...agents, ...choose, byName, events: observation.events });
     await this.#openApiServers();
     if (tenancy) await this.#openOwnPorts(tenancy);
@@ -140,7 +140,7 @@ class AgentListeners {
       name: 'agents',
       unproven: this.#unproven(undefined),
       unprovenPool: this.#unprovenPool,
-      byName: this.#protocols.apiServers.byName,
+      byName: this.#protocols.apiServers.byName(),
       http2: refuseUnnamed,
       others: refuseUnnamed,
       events: observation.events,
@@ -185,7 +185,8 @@ class AgentListeners {
       of: 'agents',
       open: ({ port = 0, tenant }, portEvents) => {
         const shown = tls && { tls, instead: tenancy.certificateOf(tenant) };
-        return this.#open({ address: { host, port }, ...shown, proxyNetworks, events: portEvents }, tenant);
+        const byName = this.#protocols.apiServers.byName(tenant);
+        return this.#open({ address: { host, port }, ...shown, proxyNetworks, byName, events: portEvents }, tenant);
       },
       // Sessions go on: an agent's credential says whose it is, wherever it came in.
       close: async (_port, listener) => {

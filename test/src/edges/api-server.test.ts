@@ -20,6 +20,7 @@ import {
   startAgent,
   startServer,
   tempDir,
+  unlessSlow,
   until,
   within,
 } from '../harness/index.ts';
@@ -160,13 +161,13 @@ test('a server that drains lets connections end by themselves', async () => {
   assert.equal((await within(server.program.exit, { what: 'the exit' })).code, 0);
 });
 
-test('half hellos that are held keep neither agents nor clients out, and cost no dial', {
+test('half hellos that are held, 10,000 with the slow tests, keep neither agents nor clients out, and cost no dial', {
   timeout: 240_000,
 }, async () => {
   await using scope = new Scope();
   const trust = await newTrust(scope);
   const acme = await cluster(scope, 'acme');
-  const held = 1000;
+  const held = unlessSlow() ? 1000 : 10_000;
   const limits = { 'max-waiting-agents': held / 2, 'max-waiting-agents-per-source': held / 2 };
   const server = await startServer(scope, trust, { ...flagsOf(acme), ...limits });
   await startAgent(scope, trust, server.agentPort);
@@ -175,12 +176,15 @@ test('half hellos that are held keep neither agents nor clients out, and cost no
   const refused = async () =>
     (await server.program.metric('isthmus_refused_total')).get('{where="agents waiting"}') ?? 0;
   const half = Buffer.from([22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3]);
+  let came = 0;
   for (let index = 0; index < held; index++) {
     const socket = net.connect(server.agentPort, '127.0.0.1').on('error', () => {});
     scope.defer(() => void socket.destroy());
+    socket.once('connect', () => came++);
     socket.write(half);
   }
-  await until(async () => (await refused()) >= held / 2, { what: 'the refusal of those beyond the limit' });
+  await until(() => came === held, { what: () => `${held} connections, and not ${came}` });
+  await until(async () => (await refused()) > 0, { what: 'the refusal of those beyond the limit' });
   // The agent has its session, and its dials go on.
   for (let dial = 0; dial < 20; dial++) {
     const { status, socket } = await connectThrough(scope, { via: server.connect, destination: destination.authority });
@@ -218,6 +222,31 @@ describe('With tenants', () => {
       [other, 'globex'],
     ] as const)
       assert.equal((await nextChunk(socket, 'the first bytes')).toString(), `${name} hears `);
+    // A tenant's own port leads to its own API server, and to no other.
+    const own = await freePort();
+    const { agents: [entry] = [], ...rest } = acmeTrust.file;
+    const apiServer = { names: ['api.acme.example'], addresses: [acme.address] };
+    await directory.write({ ...rest, apiServer, agents: [{ ...entry, port: own }] });
+    const opened = async () => {
+      const socket = net.connect(own, '127.0.0.1').on('error', () => {});
+      const up = await once(socket, 'connect').then(
+        () => true,
+        () => false,
+      );
+      socket.destroy();
+      return up;
+    };
+    await until(opened, { what: "acme's own port" });
+    assert.equal(await answerTo(await client(scope, own, acme), 'hello'), 'acme hears hello');
+    const shown = async () => {
+      const to = { host: '127.0.0.1', port: own, servername: 'api.globex.example', rejectUnauthorized: false };
+      const socket = tls.connect(to).on('error', () => {});
+      const san = () => socket.getPeerX509Certificate()?.subjectAltName;
+      const found = await once(socket, 'secureConnect').then(san, () => undefined);
+      socket.destroy();
+      return found;
+    };
+    assert.equal(await until(shown, { what: "the port's own TLS" }), `DNS:${acmeTrust.serverName}`);
     const { cert: ca } = acmeTrust.cluster;
     const agents = tls.connect({ host: '127.0.0.1', port, servername: acmeTrust.serverName, ca: readFileSync(ca) });
     await within(once(agents, 'secureConnect'), { what: "the port's own TLS, for agents" });

@@ -124,7 +124,7 @@ async function rig(
   const listener = await listen({
     address: { host: '127.0.0.1', port: 0 },
     ...(own && { tls: files }),
-    byName: servers.byName,
+    byName: servers.byName(),
     others: (socket, first) => void socket.end(`the hub hears ${first}`),
     name: 'agents',
     events,
@@ -216,6 +216,45 @@ describe('A client that names an API server', () => {
       assert.equal(await endOf(socket), 'end');
       assert.equal(Buffer.compare((await heard.at(-1)) as Buffer, sent), 0, `${size}`);
     }
+  });
+
+  test('is asked to try again by its API server (HelloRetryRequest), and does', async () => {
+    const server = tls.createServer({ cert: api.cert, key: api.key, ecdhCurve: 'P-521' }, (socket) => {
+      socket.on('error', () => {}).end('after two hellos');
+    });
+    const { port, tunnels } = await rig([`127.0.0.1:${await listening(server)}`]);
+    // It has a key for the first group alone.
+    const asking = { host: '127.0.0.1', port, servername: NAME, ca: authority.cert, ecdhCurve: 'X25519:P-521' };
+    const socket = tls.connect(asking).on('error', () => {});
+    cleanups.push(() => void socket.destroy());
+    await once(socket, 'secureConnect');
+    assert.equal(socket.getProtocol(), 'TLSv1.3');
+    assert.equal(await text(socket), 'after two hellos');
+    assert.equal(tunnels.length, 1);
+  });
+
+  test('that names another server in its second hello stays with the first: only that one judges the second', async () => {
+    const heard: Buffer[] = [];
+    const retry = Buffer.from('try again');
+    const first = await tcp((socket) => {
+      socket.once('data', () => socket.write(retry));
+      socket.on('data', (chunk) => heard.push(chunk));
+    });
+    const other = await tcp(() => assert.fail('the second name chooses nothing'));
+    const find = (name: string) => ({ tenant: name, addresses: [name === NAME ? first : other], proxyProtocol: false });
+    const { port, tunnels } = await rig([first, other], { find });
+    const socket = plain(port);
+    socket.write(HELLO);
+    const [answer] = await once(socket, 'data');
+    assert.deepEqual(answer, retry);
+    const second = recordsOf(named('api.globex.plane.example', Buffer.alloc(32, 1)));
+    socket.write(second);
+    await until(() => Buffer.concat(heard).length === HELLO.length + second.length, { what: 'the second hello' });
+    assert.ok(Buffer.concat(heard).equals(Buffer.concat([HELLO, second])));
+    assert.deepEqual(
+      tunnels.map(({ dial }) => dial.tenant),
+      [NAME],
+    );
   });
 
   test('keeps its half open: each side ends when it wants', async () => {
@@ -415,6 +454,37 @@ describe('Limits', () => {
     for (let index = 0; index < 20; index++) plain(port).write(hello(index));
     await until(() => failures.length >= 15, { what: 'refusals' });
     assert.match(failures[0]?.message ?? '', /apiServerConnectionsPerSecond of 1$/);
+  });
+
+  test('of bytes are shared by the connections of a tenant in turns, and slow no other tenant', async () => {
+    const sent = new Map<string, number>();
+    const upstream = await tcp((socket) => {
+      socket.on('data', () => {});
+      const fill = () => {
+        while (socket.write(Buffer.alloc(16_384)));
+      };
+      socket.on('drain', fill);
+      fill();
+    });
+    const find = (name: string) => ({ tenant: name.split('.')[1] ?? '', addresses: [upstream], proxyProtocol: false });
+    const limits = (tenant: string) =>
+      tenant === 'acme' ? { ...DEFAULT_LIMITS, bytesPerSecond: 2_000_000 } : DEFAULT_LIMITS;
+    const { port } = await rig([upstream], { find, limits });
+    const open = (index: number, name: string) => {
+      const key = `${name} ${index}`;
+      sent.set(key, 0);
+      const socket = plain(port);
+      socket.on('data', (chunk: Buffer) => sent.set(key, (sent.get(key) ?? 0) + chunk.length));
+      socket.write(recordsOf(named(name, Buffer.alloc(32, index))));
+      return () => sent.get(key) ?? 0;
+    };
+    const ofAcme = [1, 2, 3, 4].map((index) => open(index, NAME));
+    const ofGlobex = open(9, 'api.globex.plane.example');
+    const total = () => ofAcme.reduce((sum, each) => sum + each(), 0);
+    await until(() => total() >= 6_000_000, { what: () => `bytes of acme, of which there are ${total()}` });
+    const shares = ofAcme.map((each) => each() / total());
+    assert.ok(Math.min(...shares) > 0.1, `each has a share, and not ${shares}`);
+    assert.ok(ofGlobex() > total(), `globex, without a limit, is not slowed: ${ofGlobex()} beside ${total()}`);
   });
 
   test('refuse further ones while their bytes wait for slow readers', async () => {

@@ -101,8 +101,15 @@ export class ApiServers {
     this.#connect = inTurns((client: Client) => this.#reach(client));
   }
 
-  /** For `ListenOptions.byName`. */
-  readonly byName = (): ByName | undefined => (this.#options.any() ? this.#byName : undefined);
+  /** For `ListenOptions.byName`. @param tenant the only one whose API server is reached there. Unset: each */
+  byName(tenant?: string): () => ByName | undefined {
+    const byName: ByName = (hello) => {
+      const server = this.#options.find(hello.serverName);
+      const isReached = server && (tenant === undefined || server.tenant === tenant);
+      return isReached ? (socket) => this.#take(socket, hello, server) : undefined;
+    };
+    return () => (this.#options.any() ? byName : undefined);
+  }
 
   /** Connections of a tenant, those that have yet to reach its API server included. */
   open(tenant: string): number {
@@ -163,11 +170,6 @@ export class ApiServers {
     const reason = new PlaneEnded('the hub stops');
     for (const end of [...this.#ends]) end(reason);
   }
-
-  readonly #byName: ByName = (hello) => {
-    const server = this.#options.find(hello.serverName);
-    return server && ((socket) => this.#take(socket, hello, server));
-  };
 
   #take(socket: Socket, hello: NamedHello, server: ApiServer): void {
     const { events } = this.#options;
