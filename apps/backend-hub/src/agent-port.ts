@@ -30,7 +30,7 @@ import {
   shownCertificate,
   upgradeServer,
 } from '@isthmus/transport';
-import type { DialRequest, Observation } from '@isthmus/tunnel';
+import { type DialRequest, type Observation, principalText } from '@isthmus/tunnel';
 import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
 import { AgentLinks } from './api-server-links.ts';
 import { type ApiServerSettings, apiServersOf, followApiServers, refuseUnnamed } from './api-servers.ts';
@@ -311,18 +311,12 @@ export class AgentPort {
   }
 
   #openPackets({ agentId, identifiers, peer, channel }: PacketAgent, agent: AdmittedAgent): void {
-    const { hubId, observation } = this.#options;
+    const { events } = this.#options.observation;
     const sessionId = newSessionId();
     const drain = () => this.#sessions.drain(sessionId);
     const { tenant } = agent;
-    const connection = new PacketClient(channel, {
-      tenant,
-      agentId,
-      sessionId,
-      hubId,
-      drain,
-      events: observation.events,
-    });
+    const session = this.#named(sessionId, agentId, agent);
+    const connection = new PacketClient(channel, { tenant, ...session, drain, events });
     const protocol = 'packets' as const;
     this.#begin(sessionId, agent, { agentId, identifiers, protocol, remote: peer.remote }, connection, peer.socket);
   }
@@ -368,8 +362,9 @@ export class AgentPort {
     this.admission.checkRoom(agent, agentId);
     const peer = `agent ${agentId}`;
     const taken = () => link.send({ type: 'renewed' });
+    const session = this.#named(sessionId, agentId, agent);
     const link = new LinkClient({
-      ...{ socket, peer, to: 'agent', ping, events },
+      ...{ socket, peer, to: 'agent', session, ping, events },
       allowance: this.#allowances.of(agent.tenant),
       suspected: (is) => this.#sessions.suspect(sessionId, is),
       receive: (message) => {
@@ -385,6 +380,13 @@ export class AgentPort {
     const remote = remoteOf(socket);
     const said = { agentId, identifiers, protocol, remote, ...(instance !== undefined && { instance }) };
     const sessionGrant = this.#begin(sessionId, agent, said, link, socket);
+  }
+
+  /** What the answers of a session's dials say of it. */
+  #named(sessionId: string, agentId: string, { grant }: AdmittedAgent) {
+    const agentPrincipal = grant && principalText(grant.principal);
+    const { hubId } = this.#options;
+    return { agentId, sessionId, hubId, ...(agentPrincipal !== undefined && { agentPrincipal }) };
   }
 
   /** Begins the session of an agent. It ends when the agent's credential does not stand any more, or when it claims more than it may. */

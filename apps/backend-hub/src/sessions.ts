@@ -11,10 +11,8 @@ import {
   type Dial,
   DialError,
   type DialRequest,
-  type Established,
   type PlaneEvents,
   type Principal,
-  principalText,
   type SessionInfo,
 } from '@isthmus/tunnel';
 import { HUB } from './defaults.ts';
@@ -141,21 +139,13 @@ export class SessionTable {
     }
   }
 
-  /** Dials through the session that the gateway chose. */
+  /** Dials through the session that the gateway chose, whose connection has its names. */
   readonly dial: Dial = (request) => {
     const entry = this.#chosen(request);
     if (!entry) return Promise.reject(this.#absent(request));
     const refusal = entry.refuse?.(request);
     if (refusal) return Promise.reject(refusal);
-    return entry.connection.dial(request).then((established) => {
-      const { agentId, sessionId, hubId, principal } = entry.info;
-      // Whatever the agent's answer says of itself is left out.
-      const { end, timing, resumption } = established;
-      const passed: Established = { end, agentId, sessionId, hubId, timing };
-      if (principal) passed.agentPrincipal = principalText(principal);
-      if (resumption) passed.resumption = resumption;
-      return passed;
-    });
+    return entry.connection.dial(request);
   };
 
   /** Attaches through the session that the gateway chose. */

@@ -41,6 +41,7 @@ import {
   readAttachedAnswer,
   readUnderWay,
   requestHead,
+  type SessionNames,
 } from './dial-heads.ts';
 import { type CarrierLink, cutStreams, WAY_LOST } from './resets.ts';
 import { asDuplex, http2Link, StreamEnd } from './tunnel-end.ts';
@@ -57,6 +58,8 @@ export interface LinkClientOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
+  /** Names the agent's session at the other side. What an answer says of itself is then left out. */
+  readonly session?: SessionNames;
   /**
    * What the other side is: an agent, or a hub beside an API server, where the tunnels end; or a gateway, which passes them on. Default: a hub,
    * as a gateway.
@@ -101,6 +104,7 @@ export class LinkClient implements NextHopConnection {
   readonly #http2: Http2Link;
   readonly #guarded: Guarded;
   readonly #peer: string;
+  readonly #session: SessionNames | undefined;
   /** Whether the tunnels end at the other side. */
   readonly #halfAtPeer: boolean;
   readonly #control: Control;
@@ -123,6 +127,7 @@ export class LinkClient implements NextHopConnection {
     const http2 = http2Link('client', socket, peer, () => mayHaveDied(), hangsUp);
     this.#http2 = http2;
     this.#peer = peer;
+    this.#session = options.session;
     this.#halfAtPeer = options.to === 'agent' || options.to === 'api-server';
     // The control stream alone does not keep a link open.
     const drain = new Drain({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
@@ -287,19 +292,19 @@ export class LinkClient implements NextHopConnection {
   #dial(request: DialRequest): Promise<Established> {
     return this.#ask(request, requestHead(request), {
       read: (head, unanswered) => {
-        const answer = readAnswer(head);
-        // Who asked for a session has its name from the registry. An answer may name any.
-        return this.#established(answer, request.session ?? answer.sessionId, unanswered);
+        const answer = readAnswer(head, this.#session);
+        return this.#established(answer, request.session, unanswered);
       },
       acknowledged: request.acknowledged,
       cancelled: ErrorCode.CANCEL,
     });
   }
 
-  #established(answer: Answer, sessionId: string, unanswered: PendingStream): Established {
-    const { agentId, hubId, agentPrincipal, timing, ticket } = answer;
+  /** @param asked the session that was asked for, which has its name from the registry: an answer may name any */
+  #established(answer: Answer, asked: string | undefined, unanswered: PendingStream): Established {
+    const { agentId, sessionId, hubId, agentPrincipal, timing, ticket } = answer;
     const end = new StreamEnd(unanswered, this.#carriers, ticket && { atPeer: this.#halfAtPeer });
-    const established: Established = { end, agentId, sessionId, hubId, timing };
+    const established: Established = { end, agentId, sessionId: asked ?? sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
     if (ticket) established.resumption = { ticket, end };
     return established;

@@ -278,8 +278,12 @@ interface Names {
   readonly hubId: string;
 }
 
-export interface Answer extends Names {
-  agentPrincipal?: string;
+/** Names a session of an agent, in the answers of its dials. */
+export interface SessionNames extends Names {
+  readonly agentPrincipal?: string;
+}
+
+export interface Answer extends SessionNames {
   readonly timing: DialTiming;
   /** Set if the tunnel may be resumed. */
   ticket?: ResumeTicket;
@@ -332,24 +336,32 @@ export function refusalHead(error: DialError): OutgoingHead {
 /**
  * Throws DialError if the head is a refusal or cannot be read. An unreadable head is a fault of the other side. Another session may be
  * tried, because the caller has received nothing from the destination.
+ *
+ * @param session at a hub, whose own names of it count, and not what the answer says
  */
-export function readAnswer(head: Head): Answer {
-  const { agentId, sessionId, hubId } = readNames(head);
-  const answer: Answer = { agentId, sessionId, hubId, timing: readTiming(head['server-timing'] ?? '') };
-  if (head['isthmus-agent-principal'] !== undefined) answer.agentPrincipal = decoded(head, 'isthmus-agent-principal');
+export function readAnswer(head: Head, session?: SessionNames): Answer {
+  const status = Number(head[':status']);
+  if (status !== 200) throw readRefusal(head, status);
+  const answer: Answer = { ...(session ?? readSession(head)), timing: readTiming(head['server-timing'] ?? '') };
   const ticket = readTicket(head);
   if (ticket) answer.ticket = ticket;
   return answer;
 }
 
+function readSession(head: Head): SessionNames {
+  const names: Names & { agentPrincipal?: string } = readNames(head);
+  if (head['isthmus-agent-principal'] !== undefined) names.agentPrincipal = decoded(head, 'isthmus-agent-principal');
+  return names;
+}
+
 /** Throws as `readAnswer`. */
 export function readAttachedAnswer(head: Head): AttachedAnswer {
+  const status = Number(head[':status']);
+  if (status !== 200) throw readRefusal(head, status);
   return { ...readNames(head), answer: readAttached(head) };
 }
 
 function readNames(head: Head): Names {
-  const status = Number(head[':status']);
-  if (status !== 200) throw readRefusal(head, status);
   const [agentId, hubId] = [decoded(head, AGENT_FIELD), decoded(head, HUB_FIELD)];
   return { agentId, sessionId: head['isthmus-session'] ?? '', hubId };
 }

@@ -49,6 +49,7 @@ interface PacketClientOptions {
   readonly agentId: string;
   readonly sessionId: string;
   readonly hubId: string;
+  readonly agentPrincipal?: string;
   readonly events: PlaneEvents;
   /** Called when the agent asks to send dials elsewhere if there are other sessions. */
   readonly drain?: () => void;
@@ -129,13 +130,13 @@ export class PacketClient implements NextHopConnection {
   }
 
   #established(connectID: bigint): Established {
-    const { agentId, sessionId, hubId } = this.#options;
+    const { agentId, sessionId, hubId, agentPrincipal } = this.#options;
     const end = this.#mux.open(connectID);
     end.once(
       'close',
       this.#channel.guarded(() => this.#drain.endIfIdle()),
     );
-    return { end, agentId, sessionId, hubId, timing: {} };
+    return { end, agentId, sessionId, hubId, timing: {}, ...(agentPrincipal !== undefined && { agentPrincipal }) };
   }
 
   #receive(packet: DialPacket): void {
