@@ -220,7 +220,7 @@ class Attempts implements Due {
       return;
     }
     const { events } = this.#routing.observation;
-    deadlines.enter(this, now);
+    deadlines.enter(this);
     events.emit('dial:park', this.#request);
     const giveUp = directory.onArrival(tenant, (hubId) => {
       if (nextHop(hubId) === undefined) return;

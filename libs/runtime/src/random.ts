@@ -19,11 +19,11 @@ export class RandomSet<T extends object> implements Iterable<T> {
   }
 
   has(member: T): boolean {
-    return this.#placeOf(member) >= 0;
+    return this.#places ? this.#places.has(member) : this.#members.includes(member);
   }
 
   add(member: T): void {
-    if (this.has(member)) return;
+    if (this.#places ? this.#places.has(member) : this.#members.includes(member)) return;
     const place = this.#members.push(member) - 1;
     if (this.#places) this.#places.set(member, place);
     else if (place >= RUNTIME.scannedMembers) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
@@ -31,7 +31,7 @@ export class RandomSet<T extends object> implements Iterable<T> {
 
   /** Moves the last member into the gap. */
   delete(member: T): boolean {
-    const place = this.#placeOf(member);
+    const place = this.#places ? (this.#places.get(member) ?? -1) : this.#members.indexOf(member);
     if (place < 0) return false;
     const last = this.#members.pop() as T;
     if (last !== member) {
@@ -64,11 +64,6 @@ export class RandomSet<T extends object> implements Iterable<T> {
       if (eligible(member)) return member;
     }
     return undefined;
-  }
-
-  /** Returns a member's place, or a negative number for what is no member. */
-  #placeOf(member: T): number {
-    return this.#places ? (this.#places.get(member) ?? -1) : this.#members.indexOf(member);
   }
 
   /** Iterates over a copy, so members may be deleted meanwhile. */

@@ -151,7 +151,8 @@ interface PendingCaller {
  * connection, or closes its unix socket, is known to have gone: over TCP a FIN looks the same whether more is read or not.
  * @param first what has arrived already
  */
-function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCaller {
+function watchCaller(connection: CallerConnection, first: Buffer, gone: () => void): PendingCaller {
+  const { socket } = connection;
   const early: Buffer[] = [];
   let length = 0;
   let over = false;
@@ -166,9 +167,13 @@ function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCa
     if ('Deno' in globalThis) gone();
     else closeIfClosed(socket);
   };
-  const stop = () => void socket.off('data', read).off('end', ended).off('close', gone);
+  const stop = () => {
+    socket.off('data', read);
+    connection.watch = undefined;
+  };
   if (first.length > 0) read(first);
-  socket.on('data', read).on('end', ended).on('close', gone);
+  socket.on('data', read);
+  connection.watch = { ended, closed: gone };
   return {
     stop,
     take() {
@@ -211,25 +216,19 @@ export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket
   const edge: Edge = { ...options, role: 'gateway' };
   return {
     accept(socket, first) {
-      tellOf(socket, edge.events);
-      readRequest(socket, first, edge);
+      readRequest(new CallerConnection(socket, edge.events), first, edge);
     },
   };
 }
 
 type Edge = CallerEdgeOptions & ServeDialOptions;
 
-/** Outside the code that reads the request: a listener made beside it would keep that code's variables as long as the tunnel. */
-function tellOf(socket: Socket, events: PlaneEvents): void {
-  events.emit('caller:open', 'http-connect');
-  socket.on('close', () => events.emit('caller:close', 'http-connect'));
-}
-
 /**
  * Nearly every request arrives in one piece. Only for others does a listener wait for the rest, with a timer.
  * @param refusals how often the caller was asked for a token
  */
-function readRequest(socket: Socket, first: Buffer, options: Edge, refusals = 0): void {
+function readRequest(connection: CallerConnection, first: Buffer, options: Edge, refusals = 0): void {
+  const { socket } = connection;
   const reader = new ConnectReader();
   const fault = (error: Error) => ended(socket, error, options);
   /** Returns whether there is nothing more to read. */
@@ -238,14 +237,14 @@ function readRequest(socket: Socket, first: Buffer, options: Edge, refusals = 0)
     try {
       request = reader.push(chunk);
       if (!request) return false;
-      begin(request, new CallerConnection(socket), options, refusals);
+      begin(request, connection, options, refusals);
     } catch (error) {
-      refuse(socket, asDialError(error), options, request && { ...request, refusals });
+      refuse(connection, asDialError(error), options, request && { ...request, refusals });
     }
     return true;
   };
   if (first.length > 0 && read(first)) return;
-  readRest(socket, { read, isLong: () => reader.isLong, again: refusals > 0 }, options, guarding(fault));
+  readRest(connection, { read, isLong: () => reader.isLong, again: refusals > 0 }, options, guarding(fault));
 }
 
 /** A defect of ours ends the connection. */
@@ -264,7 +263,8 @@ interface Reading {
 /** Heads longer than `headBytes` that are on their way. */
 let longHeads = 0;
 
-function readRest(socket: Socket, { read, isLong, again }: Reading, options: Edge, guarded: Guarded): void {
+function readRest(connection: CallerConnection, { read, isLong, again }: Reading, options: Edge, guarded: Guarded): void {
+  const { socket } = connection;
   let begun = !again;
   let long = false;
   const settle = () => {
@@ -290,7 +290,7 @@ function readRest(socket: Socket, { read, isLong, again }: Reading, options: Edg
   });
   const end = (error: DialError) => {
     settle();
-    if (begun) refuse(socket, error, options);
+    if (begun) refuse(connection, error, options);
     else socket.destroy();
   };
   const late = guarded(() => end(new RequestRefused(408, 'no request in time')));
@@ -305,7 +305,8 @@ interface Refused extends Pick<ConnectRequest, 'keepsAlive' | 'rest'> {
   readonly refusals: number;
 }
 
-function refuse(socket: Socket, error: DialError, options: Edge, refused?: Refused): void {
+function refuse(connection: CallerConnection, error: DialError, options: Edge, refused?: Refused): void {
+  const { socket } = connection;
   const why = error.cause instanceof NotAuthorised ? error.cause : error;
   options.events.emit('refused', 'http-connect', remoteOf(socket), why);
   const refusals = (refused?.refusals ?? 0) + 1;
@@ -316,7 +317,7 @@ function refuse(socket: Socket, error: DialError, options: Edge, refused?: Refus
   if (socket.destroyed || !socket.writable) return;
   // Go, curl and others ask again on the same connection.
   socket.write(answerOf(error, 'keep-alive'));
-  readRequest(socket, refused.rest, options, refusals);
+  readRequest(connection, refused.rest, options, refusals);
 }
 
 /** A caller's connection. */
@@ -324,9 +325,17 @@ class CallerConnection {
   readonly socket: Socket;
   /** Its dial, then its tunnel. */
   carries: { abort(reason: Error): void } | undefined;
+  /** Hears of the socket's end and close. One after the other does, so that the socket has few listeners. */
+  watch: { ended(): void; closed(): void } | undefined;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, events: PlaneEvents) {
     this.socket = socket;
+    events.emit('caller:open', 'http-connect');
+    const closed = () => {
+      events.emit('caller:close', 'http-connect');
+      this.watch?.closed();
+    };
+    socket.on('end', () => this.watch?.ended()).on('close', closed);
   }
 
   end(reason: Error): void {
@@ -363,7 +372,7 @@ async function beginByToken(
 ): Promise<void> {
   const { socket } = connection;
   const gone = new AbortController();
-  const watch = watchCaller(socket, request.rest, () => gone.abort());
+  const watch = watchCaller(connection, request.rest, () => gone.abort());
   try {
     const who = await identifyByToken(peerOfConnection(connection), shown, gone.signal);
     if (gone.signal.aborted) {
@@ -378,7 +387,7 @@ async function beginByToken(
     const { target } = request;
     const keepsAlive = request.keepsAlive && !gone.signal.aborted && !socket.readableEnded;
     const why = error instanceof NotAuthorised ? challenged(error.dialling(target)) : asDialError(error);
-    refuse(socket, why, options, { keepsAlive, rest, refusals });
+    refuse(connection, why, options, { keepsAlive, rest, refusals });
   }
 }
 
@@ -408,12 +417,12 @@ function dialOf(
 function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge): void {
   const { events } = options;
   const { socket } = connection;
-  const watch = watchCaller(socket, first, () => request.signal.abort(new Error('the caller went away')));
+  const watch = watchCaller(connection, first, () => request.signal.abort(new Error('the caller went away')));
   const waiter: Waiter = {
     accept() {
       watch.putBack();
       socket.write(ESTABLISHED);
-      if (request.caller?.remote === 'uds') lookOnceEnded(socket);
+      if (request.caller?.remote === 'uds') lookOnceEnded(connection);
       return socketEnd(socket);
     },
     begun(tunnel) {
@@ -437,13 +446,16 @@ function serve(request: ServedDial, first: Buffer, connection: CallerConnection,
 }
 
 /** The destination of most tunnels ends soon after the caller, and then nobody needs to know. So the look comes a little later. */
-function lookOnceEnded(socket: Socket): void {
+function lookOnceEnded(connection: CallerConnection): void {
+  const { socket } = connection;
   const look: Due = { before: undefined, behind: undefined, due: 0, remind: () => closeIfClosed(socket) };
-  const ended = () => {
-    look.due = performance.now() + TRANSPORT.closedMs;
-    deadlines.enter(look);
+  connection.watch = {
+    ended() {
+      look.due = performance.now() + TRANSPORT.closedMs;
+      deadlines.enter(look);
+    },
+    closed: () => deadlines.leave(look),
   };
-  socket.on('end', ended).on('close', () => deadlines.leave(look));
 }
 
 /**

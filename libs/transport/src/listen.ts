@@ -108,8 +108,12 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const unproven = new WaitingConnections(options.unproven ?? HANDSHAKES, refuse, options.unprovenPool);
   const enter = (socket: Socket, serve: (socket: Socket) => void) => {
     connections.add(socket);
-    socket.on('close', () => connections.delete(socket));
-    socket.on('error', () => {});
+    let settle: (() => void) | undefined;
+    const closed = () => {
+      connections.delete(socket);
+      settle?.();
+    };
+    socket.on('close', closed).on('error', ignore);
     descriptors.opened();
     if (descriptors.spent) {
       events.emit('refused', name, remoteOf(socket), new Error('too many open files'));
@@ -192,12 +196,23 @@ function secured(
   );
 }
 
-/** Gives a connection to the protocol that its first bytes show. */
-function dispatch(socket: Socket, { others, http2, hold, events, name }: ListenOptions): void {
+function ignore(): void {}
+
+/**
+ * Gives a connection to the protocol that its first bytes show.
+ * @param settled called when it has, or has ended the connection
+ * @returns what gives up
+ */
+function dispatch(
+  socket: Socket,
+  { others, http2, hold, events, name }: ListenOptions,
+  settled: () => void,
+): () => void {
   const settle = () => {
+    settled();
     deadlines.leave(first);
     stop();
-    socket.off('end', gone).off('close', settle);
+    socket.off('end', gone);
   };
   const refuse = (error: Error) => {
     settle();
@@ -226,7 +241,8 @@ function dispatch(socket: Socket, { others, http2, hold, events, name }: ListenO
     remind: () => refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`)),
   };
   deadlines.enter(first);
-  socket.on('end', gone).on('close', settle);
+  socket.on('end', gone);
+  return settle;
 }
 
 /** For an edge that reads a connection from its beginning: the socket is paused until the edge reads it. */

@@ -11,17 +11,6 @@ export interface Due {
   remind(): void;
 }
 
-/** @returns false if it is in no chain */
-function unlink(one: Due): boolean {
-  const { before, behind } = one;
-  if (!before || !behind) return false;
-  before.behind = behind;
-  behind.before = before;
-  one.before = undefined;
-  one.behind = undefined;
-  return true;
-}
-
 /** A ring of records, and of itself. */
 class Chain implements Due {
   before: Due = this;
@@ -30,14 +19,6 @@ class Chain implements Due {
 
   get first(): Due | undefined {
     return this.behind === this ? undefined : this.behind;
-  }
-
-  add(one: Due): void {
-    const last = this.before;
-    one.before = last;
-    one.behind = this;
-    last.behind = one;
-    this.before = one;
   }
 
   remind(): void {}
@@ -57,7 +38,10 @@ export class Deadlines {
   /** When its timer fires. */
   #armedFor = Number.POSITIVE_INFINITY;
   #disarm: (() => void) | undefined;
-  #size = 0;
+  /** How many records are in it. Its own methods alone change it. */
+  size = 0;
+  /** The time when its timer was last made or fired. Which chain a record is in needs no better one. */
+  #seen = 0;
 
   constructor(clock: Pick<Clock, 'now' | 'after'> = ownClock) {
     this.#clock = clock;
@@ -68,30 +52,40 @@ export class Deadlines {
     return this.#clock.now();
   }
 
-  /** How many records are in it. */
-  get size(): number {
-    return this.#size;
-  }
-
-  /** Reminds of it at `due`, also if it is here already. @param now in milliseconds of the clock */
-  enter(one: Due, now: number = this.#clock.now()): void {
+  /** Reminds of it at `due`, also if it is here already. */
+  enter(one: Due): void {
     if (one.before) this.leave(one);
-    this.#size++;
-    this.#put(one, now);
-    if (one.due < this.#armedFor) this.#arm(one.due, now);
+    if (one.due < this.#armedFor) this.#arm(one.due, this.#clock.now());
+    this.#put(one);
   }
 
   leave(one: Due): void {
-    if (unlink(one)) this.#size--;
+    const { before, behind } = one;
+    if (!before || !behind) return;
+    before.behind = behind;
+    behind.before = before;
+    one.before = undefined;
+    one.behind = undefined;
+    this.size--;
   }
 
-  #put(one: Due, now: number): void {
-    const isSoon = one.due - now <= TUNNEL.soonMs;
-    if (!isSoon) this.#laterFrom = Math.min(this.#laterFrom, one.due);
-    (isSoon ? this.#soon : this.#later).add(one);
+  /** @param into the chain. Default: the one for its time */
+  #put(one: Due, into?: Chain): void {
+    let chain = into ?? this.#soon;
+    if (!into && one.due - this.#seen > TUNNEL.soonMs) {
+      chain = this.#later;
+      if (one.due < this.#laterFrom) this.#laterFrom = one.due;
+    }
+    const last = chain.before;
+    one.before = last;
+    one.behind = chain;
+    last.behind = one;
+    chain.before = one;
+    this.size++;
   }
 
   #arm(at: number, now: number): void {
+    this.#seen = now;
     this.#disarm?.();
     const ms = Math.min(Math.max(0, Math.round(at - now)), LONGEST_TIMER);
     this.#armedFor = now + ms;
@@ -101,6 +95,7 @@ export class Deadlines {
   #pass(): void {
     // A timer that has fired says that its time has come.
     const now = Math.max(this.#armedFor, this.#clock.now());
+    this.#seen = now;
     this.#armedFor = Number.POSITIVE_INFINITY;
     this.#disarm = undefined;
     const due = new Chain();
@@ -124,10 +119,10 @@ export class Deadlines {
     for (let one: Due = first, isLast = one === chain; !isLast; ) {
       const following = one.behind as Due;
       isLast = one === last;
-      unlink(one);
-      if (one.due <= now + TUNNEL.remindTogetherMs) due.add(one);
+      this.leave(one);
+      if (one.due <= now + TUNNEL.remindTogetherMs) this.#put(one, due);
       else {
-        this.#put(one, now);
+        this.#put(one);
         next = Math.min(next, one.due);
       }
       one = following;

@@ -318,7 +318,7 @@ export class Silence implements Due {
     if (!this.#silent) return;
     const now = this.#deadlines.now();
     this.due = now + this.#ms + TUNNEL.roundTrips * roundTripMs;
-    this.#deadlines.enter(this, now);
+    this.#deadlines.enter(this);
   }
 
   /** The word came, or nobody waits for it any more. */

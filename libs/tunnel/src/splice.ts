@@ -252,7 +252,7 @@ export class Splice implements Joint, Due {
     this.#patienceMs = ms;
     this.#progress = this.#halfProgress;
     this.due = now + ms;
-    if (!before || this.due < due) this.#deadlines.enter(this, now);
+    if (!before || this.due < due) this.#deadlines.enter(this);
   }
 
   remind(): void {

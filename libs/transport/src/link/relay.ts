@@ -228,7 +228,7 @@ export class Relay implements Joint, Due {
     this.#late = late;
     const now = deadlines.now();
     this.due = now + ms;
-    if (this.#caller.open || this.#destination.open) deadlines.enter(this, now);
+    if (this.#caller.open || this.#destination.open) deadlines.enter(this);
   }
 
   remind(): void {
