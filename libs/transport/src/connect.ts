@@ -263,7 +263,12 @@ interface Reading {
 /** Heads longer than `headBytes` that are on their way. */
 let longHeads = 0;
 
-function readRest(connection: CallerConnection, { read, isLong, again }: Reading, options: Edge, guarded: Guarded): void {
+function readRest(
+  connection: CallerConnection,
+  { read, isLong, again }: Reading,
+  options: Edge,
+  guarded: Guarded,
+): void {
   const { socket } = connection;
   let begun = !again;
   let long = false;

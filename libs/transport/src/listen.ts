@@ -106,12 +106,12 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const connections = new RandomSet<Socket>();
   const refuse = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
   const unproven = new WaitingConnections(options.unproven ?? HANDSHAKES, refuse, options.unprovenPool);
-  const enter = (socket: Socket, serve: (socket: Socket) => void) => {
+  const enter = (socket: Socket, serve: (socket: Socket, entered: Entered) => void) => {
     connections.add(socket);
-    let settle: (() => void) | undefined;
+    const entered: Entered = { undecided: undefined };
     const closed = () => {
       connections.delete(socket);
-      settle?.();
+      entered.undecided?.();
     };
     socket.on('close', closed).on('error', ignore);
     descriptors.opened();
@@ -121,11 +121,11 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       return;
     }
     socket.setNoDelay(true);
-    serve(socket);
+    serve(socket, entered);
   };
   const accept = (socket: Socket) => {
     if (!options.unproven) unproven.leave(socket);
-    enter(socket, () => dispatch(socket, options));
+    enter(socket, (_, entered) => dispatch(socket, entered, options));
   };
   const server = options.tls
     ? secured(options, options.tls, accept)
@@ -198,18 +198,16 @@ function secured(
 
 function ignore(): void {}
 
-/**
- * Gives a connection to the protocol that its first bytes show.
- * @param settled called when it has, or has ended the connection
- * @returns what gives up
- */
-function dispatch(
-  socket: Socket,
-  { others, http2, hold, events, name }: ListenOptions,
-  settled: () => void,
-): () => void {
+/** A connection that was accepted. */
+interface Entered {
+  /** Called if it closes before its first bytes show its protocol. */
+  undecided: (() => void) | undefined;
+}
+
+/** Gives a connection to the protocol that its first bytes show. */
+function dispatch(socket: Socket, entered: Entered, { others, http2, hold, events, name }: ListenOptions): void {
   const settle = () => {
-    settled();
+    entered.undecided = undefined;
     deadlines.leave(first);
     stop();
     socket.off('end', gone);
@@ -241,8 +239,8 @@ function dispatch(
     remind: () => refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`)),
   };
   deadlines.enter(first);
+  entered.undecided = settle;
   socket.on('end', gone);
-  return settle;
 }
 
 /** For an edge that reads a connection from its beginning: the socket is paused until the edge reads it. */
