@@ -182,6 +182,12 @@
     - --agent-service-account={{ .Values.agentTokens.serviceAccount }}
     - --authentication-audience={{ .Values.agentTokens.audience }}
     - --status-namespace={{ .Release.Namespace }}
+    {{- with $sync.proxy.url }}
+    - --proxy-url={{ . }}
+    {{- end }}
+    {{- if $sync.proxy.caSecret }}
+    - --proxy-ca-cert=/etc/isthmus/proxy-ca/{{ $sync.proxy.caKey }}
+    {{- end }}
     {{- if .Values.operators }}
     # Its certificate names the pod's addresses.
     - --member=
@@ -217,6 +223,11 @@
     - name: sync-token
       mountPath: /var/run/secrets/kubernetes.io/serviceaccount
       readOnly: true
+    {{- if $sync.proxy.caSecret }}
+    - name: proxy-ca
+      mountPath: /etc/isthmus/proxy-ca
+      readOnly: true
+    {{- end }}
 {{- end }}
 
 {{- define "isthmus.sync.token" }}
@@ -232,6 +243,14 @@
           items:
             - key: ca.crt
               path: ca.crt
+{{- with .Values.tenants.sync.proxy }}
+{{- if .caSecret }}
+- name: proxy-ca
+  secret:
+    secretName: {{ .caSecret }}
+    items: [{key: {{ .caKey }}, path: {{ .caKey }}}]
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "isthmus.volumes.kubeconfig" }}

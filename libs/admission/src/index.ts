@@ -5,7 +5,7 @@ export { credentialFiles } from './credentials.ts';
 export { ADMISSION } from './defaults.ts';
 export type { Grant } from './grants.ts';
 export type { AgentEvidence } from './identify.ts';
-export { beginsAsPassword, newPassword, readCallerTokens } from './passwords.ts';
+export { beginsAsPassword, newPassword, passwordHash, readCallerTokens } from './passwords.ts';
 export { SYNC_ITSELF, SYNC_REPORT, type SyncReport } from './sync-report.ts';
 export { problemMessage, problemText, type ReadFile, readTenantFile } from './tenant-file.ts';
 export type { TenantFile } from './tenant-schema.ts';

@@ -13,7 +13,13 @@ const TOKEN = /^isthmus_([0-9a-f]{16})_[A-Za-z0-9_-]{43}$/;
 export function newPassword(): { readonly token: string; readonly sha256: string } {
   const id = randomBytes(8).toString('hex');
   const token = `isthmus_${id}_${randomBytes(32).toString('base64url')}`;
-  return { token, sha256: `${id}:${digestOf(token)}` };
+  return { token, sha256: hashOf(id, token) };
+}
+
+/** Returns what a file has of a token of this form; undefined for any other text. */
+export function passwordHash(token: string): string | undefined {
+  const id = passwordId(token);
+  return id && hashOf(id, token);
 }
 
 /** Returns the id of a token of this form; undefined for any other text. */
@@ -50,11 +56,11 @@ export function passwordsOf({ callers = [] }: Pick<TenantFile, 'callers'>): Pass
 
 /** Whether an entry is of a token with this id, compared in constant time. */
 export function isEntryOf({ sha256 }: Password, id: string, token: string): boolean {
-  return timingSafeEqual(Buffer.from(`${id}:${digestOf(token)}`), Buffer.from(sha256));
+  return timingSafeEqual(Buffer.from(hashOf(id, token)), Buffer.from(sha256));
 }
 
-function digestOf(token: string): string {
-  return createHash('sha256').update(token).digest('base64url');
+function hashOf(id: string, token: string): string {
+  return `${id}:${createHash('sha256').update(token).digest('base64url')}`;
 }
 
 /** Where a tenant's file begins that a list of callers is made into. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { newPassword } from '@isthmus/admission';
 import { parse } from 'yaml';
 import { type Composed, compose, type Stores } from './compose.ts';
 import type { Source } from './kinds.ts';
@@ -65,6 +66,29 @@ describe('a tenant is composed of an object and what it names', () => {
     const file = parse((result as Composed).text);
     assert.deepEqual([file.tenant, file.agents, file.callers], ['named', ['of the cluster'], ['of the tenant']]);
     assert.deepEqual(file.source, { kind: 'Cluster', namespace: 'acme', name: 'prod' });
+  });
+
+  it('that takes the token of its ClusterProfile as soon as there is one', () => {
+    const fields = {
+      clusterProfile: true,
+      server: { serverNames: ['*.plane.example', 'prod.plane.example'] },
+      callers: [{ certificates: { ca: secretRef('ca') } }],
+    };
+    const { token, sha256 } = newPassword();
+    const without = composed(fields, stores({ 'acme/ca': { k: 'CA' } }));
+    assert.equal(parse(without.text).callers.length, 1);
+    assert.deepEqual(without.profile, {
+      ...{ secret: 'prod-plane-access', token: undefined, ca: 'CA', serverName: 'prod.plane.example' },
+    });
+    const secrets = { 'acme/ca': { k: 'CA' }, 'acme/prod-plane-access': { token } };
+    const { text, profile } = composed(fields, stores(secrets));
+    assert.deepEqual(parse(text).callers[1], { passwords: [{ name: 'cluster-profile', sha256 }] });
+    assert.equal(profile?.token, token);
+    assert.ok(!text.includes(token));
+    // What its owner puts there must have been made as ours are.
+    const guessed = composed(fields, stores({ ...secrets, 'acme/prod-plane-access': { token: 'secret' } }));
+    assert.equal(parse(guessed.text).callers.length, 1);
+    assert.equal(composed({ ...fields, clusterProfile: false }, stores(secrets)).profile, undefined);
   });
 
   it('with a kubeconfig only if that names no file and runs no program', () => {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { passwordHash } from '@isthmus/admission';
 import { parse, stringify } from 'yaml';
 import { type From, OwnSecret, PLANE, type Reference, type Source } from './kinds.ts';
 import type { Values } from './values.ts';
@@ -9,6 +10,18 @@ export interface Stores {
   labelled(kind: 'secret' | 'config map', name: string): Values | undefined;
 }
 
+/** What a ClusterProfile says of a tenant: how a program of the management cluster reaches its API server through the plane. */
+export interface Profile {
+  /** The secret with the token that the gateways take. Its place is the object's. */
+  readonly secret: string;
+  /** Undefined until the secret is there. */
+  readonly token: string | undefined;
+  /** The CA of the tenant's API server. */
+  readonly ca: string;
+  /** The tenant's own name of the gateways. */
+  readonly serverName: string | undefined;
+}
+
 /** A tenant's file as it is to be, with the files that it names. */
 export interface Composed {
   readonly tenant: string;
@@ -17,6 +30,8 @@ export interface Composed {
   readonly files: ReadonlyMap<string, string>;
   /** The folder, in the directory. Another content has another folder. */
   readonly folder: string;
+  /** What a ClusterProfile is to say of it, if the object asks for one. */
+  readonly profile?: Profile;
 }
 
 /** What is wrong with what an object says or names. */
@@ -39,6 +54,9 @@ export const FILES = '.files';
 const NAME = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
 const TENANT_CHARACTERS = 63;
 
+/** The file of the CA of an API server's client certificate, which is the cluster's. */
+const CALLERS_CA = /^callers-\d+-certificates-ca$/;
+
 /** What a kubeconfig may say of a cluster and a user: nothing that names a file of this machine, or runs a program. */
 const KUBECONFIG_FIELDS = {
   clusters: ['server', 'certificate-authority-data', 'tls-server-name', 'insecure-skip-tls-verify'],
@@ -57,7 +75,7 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
   const files = new Map<string, string>();
   const names = new Set<string>();
   const fields: Record<string, unknown> = Object.assign({}, ...sources.map((source) => source.fields));
-  const { tenant = `${namespace}-${name}`, clusterProfile: _, unixSocket: __, source: ___, ...rest } = fields;
+  const { tenant = `${namespace}-${name}`, clusterProfile, unixSocket: _, source: __, ...rest } = fields;
   if (!NAME.test(namespace) || !NAME.test(name)) faults.push({ at: '', message: 'its name is no name of a file' });
   if (fields.tenant === undefined && String(tenant).length > TENANT_CHARACTERS)
     faults.push({ at: '', message: `${tenant} has more than ${TENANT_CHARACTERS} characters: name it in spec.tenant` });
@@ -108,7 +126,17 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
     return Object.fromEntries(entries);
   };
 
-  const value = resolved(rest, '') as object;
+  const secret = clusterProfile === true ? `${name}-plane-access` : undefined;
+  if (secret !== undefined) names.add(`${namespace}/${secret}`);
+  const held = secret && stores.labelled('secret', `${namespace}/${secret}`)?.values.get('token');
+  const token = typeof held === 'string' && passwordHash(held) !== undefined ? held : undefined;
+  if (token !== undefined)
+    rest.callers = [
+      ...((rest.callers as object[] | undefined) ?? []),
+      { passwords: [{ name: 'cluster-profile', sha256: passwordHash(token) }] },
+    ];
+
+  const value = resolved(rest, '') as { readonly server?: { readonly serverNames?: readonly string[] } };
   if (faults.length > 0) return { names, result: { faults } };
   const digest = createHash('sha256');
   for (const [file, bytes] of files) digest.update(`${file} ${bytes.length}\n`).update(bytes, 'latin1');
@@ -121,7 +149,10 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
     ),
     { lineWidth: 0, aliasDuplicateObjects: false },
   );
-  return { names, result: { tenant: String(tenant), text, files, folder } };
+  const serverName = value.server?.serverNames?.find((each) => !each.includes('*'));
+  const ca = [...files].find(([file]) => CALLERS_CA.test(file))?.[1] ?? '';
+  const profile = secret === undefined ? undefined : { secret, token, ca, serverName };
+  return { names, result: { tenant: String(tenant), text, files, folder, ...(profile && { profile }) } };
 }
 
 /** A file that the tenant's file is to name. */

@@ -151,6 +151,12 @@ function converted(schema: Schema, at: string): CrdSchema {
   );
 }
 
+const CLUSTER_PROFILE: CrdSchema = {
+  type: 'boolean',
+  description:
+    'Whether a ClusterProfile of the same name says how its API server is reached through the plane (KEP-4322), with the token in the secret NAME-plane-access.',
+};
+
 const COUNT = { type: 'integer', format: 'int64', minimum: 0 } as const;
 
 const STATUS: CrdSchema = {
@@ -242,6 +248,7 @@ export function tenantCrd(file: object): string {
                 metadata: { type: 'object' },
                 spec: {
                   ...spec,
+                  properties: { ...spec.properties, clusterProfile: CLUSTER_PROFILE },
                   description:
                     "The fields of a tenant's file (docs/TENANTS.md), with a secretRef or configMapRef where the file names a file. Of a Cluster or TenantControlPlane of the same name, they override what follows from that.",
                 },

@@ -26,6 +26,8 @@ export const SYNC = {
   statusQps: 20,
   /** Statuses that are written at the same time. */
   statusesAtOnce: 4,
+  /** How often a ClusterProfile is written again though nothing has changed: somebody may have deleted it. */
+  profileMs: 3_600_000,
   /** How often one tenant's status is written at most. */
   statusMs: 10_000,
   /** How often a member is asked what the plane has of each tenant. With 1,000 tenants, each member answers with 1 MB. */

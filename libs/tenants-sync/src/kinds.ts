@@ -43,12 +43,21 @@ export interface SourceObject extends KubeObject {
   readonly status?: Readonly<Record<string, unknown>>;
 }
 
-export interface SourceKind {
-  readonly kind: 'Tenant' | 'Cluster' | 'TenantControlPlane';
+export interface ServedKind {
   readonly group: string;
-  /** In the order of preference; the first that the API server serves is read. */
+  /** In the order of preference; the first that the API server serves is used. */
   readonly versions: readonly string[];
   readonly plural: string;
+}
+
+export const CLUSTER_PROFILE: ServedKind = {
+  group: 'multicluster.x-k8s.io',
+  versions: ['v1alpha2', 'v1alpha1'],
+  plural: 'clusterprofiles',
+};
+
+export interface SourceKind extends ServedKind {
+  readonly kind: 'Tenant' | 'Cluster' | 'TenantControlPlane';
   /** Its secrets: which they are, and the only values that are kept of them. */
   readonly secrets?: { readonly labelSelector: string; readonly keys: readonly string[] };
   /** The tenant that the object alone is: the fields of a tenant's file. */
@@ -133,6 +142,7 @@ export interface Source {
   /** When it was created, in milliseconds. */
   readonly created: number;
   readonly generation: number;
+  readonly uid?: string;
   /** Whether its end needs no grace. */
   readonly atOnce: boolean;
   readonly fields: Readonly<Record<string, unknown>>;
@@ -145,11 +155,11 @@ export function sourceKeeper(
   agents: AgentTokens,
 ): (object: SourceObject) => Source | undefined {
   return (object) => {
-    const { name, namespace = '', labels, annotations, creationTimestamp = '', generation = 0 } = object.metadata;
+    const { name, namespace = '', labels, annotations, creationTimestamp = '', generation = 0, uid } = object.metadata;
     const asked = labels?.[PLANE] ?? annotations?.[PLANE] ?? (kind === TENANT ? plane : undefined);
     if (asked !== plane) return undefined;
     return {
-      ...{ kind: kind.kind, namespace, name, generation },
+      ...{ kind: kind.kind, namespace, name, generation, ...(uid !== undefined && { uid }) },
       created: Date.parse(creationTimestamp) || 0,
       atOnce: annotations?.[REMOVE] === 'now',
       fields: kind.fields(object, agents),

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isthmusTenantsSync, type SyncValues } from '@isthmus/flags';
 import { inClusterConnection, type KubeClient, kubeClient, kubeconfigFile, leaderLease, periodic } from '@isthmus/kube';
-import { randomHex } from '@isthmus/runtime';
+import { randomHex, readNamedFile } from '@isthmus/runtime';
 import {
   type Check,
   Closing,
@@ -20,6 +20,7 @@ import { Directory } from './directory.ts';
 import type { From } from './kinds.ts';
 import { askMember, type Connected } from './member.ts';
 import { syncMetrics } from './metrics.ts';
+import { ProfileWriter } from './profiles.ts';
 import { Report } from './report.ts';
 import { StatusWriter } from './status.ts';
 import { Sync, type Verdict } from './sync.ts';
@@ -145,6 +146,12 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, log 
     known: (name) => watching.status(name),
     failed: (error) => warn('a status cannot be written', error),
   });
+  const proxyCa = flags['proxy-ca-cert'];
+  const profiles = new ProfileWriter({
+    ...{ client, plane: flags.plane },
+    proxy: { url: flags['proxy-url'], ca: () => (proxyCa === '' ? '' : readNamedFile(proxyCa).toString('latin1')) },
+    failed: (error) => warn('a ClusterProfile cannot be written', error),
+  });
   const files = { ca: flags['member-ca-cert'], cert: flags['member-cert'], key: flags['member-key'] };
   let asked = Number.NEGATIVE_INFINITY;
   let connected: Map<string, Connected> | undefined;
@@ -159,6 +166,7 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, log 
         });
       }
       await writer.write(sync.verdicts, connected, signal);
+      if (flags['proxy-url'] !== '') await profiles.write(sync.verdicts, performance.now(), signal);
       return SYNC.statusMs;
     },
     (error) => {

@@ -21,7 +21,7 @@ export interface TenantStatus extends Partial<Connected> {
 }
 
 const GROUP = '/apis/isthmus.dev/v1alpha1';
-const MANAGER = 'isthmus-tenants-sync';
+export const MANAGER = 'isthmus-tenants-sync';
 
 /**
  * Returns what an object's status is to be.

@@ -1,7 +1,7 @@
 import { setImmediate as tick } from 'node:timers/promises';
 import { credentialFiles, problemMessage, type TenantSource, Tenants } from '@isthmus/admission';
 import { inWords } from '@isthmus/tunnel';
-import { type Composed, compose, type Fault, fileName, type Stores } from './compose.ts';
+import { type Composed, compose, type Fault, fileName, type Profile, type Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import type { Source } from './kinds.ts';
@@ -12,6 +12,8 @@ export interface Verdict {
   readonly tenant: string;
   /** The kind of the object that says what the tenant is: a Tenant of its name only overrides. */
   readonly from: Source['kind'];
+  /** What its ClusterProfile is to say, if it asks for one. */
+  readonly profile?: Profile | undefined;
   /** Why what it says now is not in force; undefined if it is. */
   readonly fault: string | undefined;
   /** Whether an earlier state of it is in force. */
@@ -147,18 +149,18 @@ export class Sync {
     this.#created.set(base, first.created);
     this.#refused.delete(base);
     if ('faults' in result) {
-      this.#judge(name, source, '', result.faults.map(faultText).join('; '));
+      this.#judge(name, source, undefined, result.faults.map(faultText).join('; '));
       return undefined;
     }
     if (directory.text(base) === result.text && this.#isInForce(base)) {
-      this.#judge(name, source, result.tenant, undefined);
+      this.#judge(name, source, result, undefined);
       return undefined;
     }
     directory.stage(result);
     const file = await directory.read(result.text);
     const foreign = foreignFile(file, result.folder);
     if (foreign !== undefined) {
-      this.#judge(name, source, result.tenant, foreign);
+      this.#judge(name, source, result, foreign);
       return undefined;
     }
     this.#files.set(base, file);
@@ -178,21 +180,20 @@ export class Sync {
     this.#tenants.update(this.#files);
     const problems = new Map(this.#tenants.problems.map(({ path, problems: found }) => [path, found]));
     for (const { name, base, source, composed } of drafts.values()) {
-      const { tenant, text } = composed;
       if (!this.#isInForce(base)) {
         const found = problems.get(base) ?? [];
         const where = found.map((each) => `${base}.yaml:${each.line}: ${problemMessage(each)}`);
         this.#refused.set(base, { name, base, source, composed });
-        this.#judge(name, source, tenant, where.join('; ') || 'it cannot be used');
+        this.#judge(name, source, composed, where.join('; ') || 'it cannot be used');
         continue;
       }
       try {
         directory.stage(composed);
-        directory.commit(base, text);
-        this.#judge(name, source, tenant, undefined);
+        directory.commit(base, composed.text);
+        this.#judge(name, source, composed, undefined);
       } catch (error) {
         this.#due.add(name);
-        this.#judge(name, source, tenant, `it cannot be written: ${inWords(error)}`);
+        this.#judge(name, source, composed, `it cannot be written: ${inWords(error)}`);
       }
     }
   }
@@ -218,9 +219,17 @@ export class Sync {
     }
   }
 
-  #judge(name: string, source: Source, tenant: string, fault: string | undefined): void {
+  #judge(name: string, source: Source, composed: Composed | undefined, fault: string | undefined): void {
     const from = this.#options.sources(name)[0]?.kind ?? source.kind;
-    const verdict = { source, tenant, from, fault, kept: this.#options.directory.text(fileName(source)) !== undefined };
+    const { tenant = '', profile } = composed ?? {};
+    const verdict = {
+      source,
+      tenant,
+      from,
+      fault,
+      profile,
+      kept: this.#options.directory.text(fileName(source)) !== undefined,
+    };
     const before = this.#verdicts.get(name);
     this.#verdicts.set(name, verdict);
     if (before?.fault !== fault || before?.source !== source || fault === undefined)

@@ -7,6 +7,7 @@ import {
   FROM,
   type From,
   PLANE,
+  type ServedKind,
   type Source,
   type SourceKind,
   type SourceObject,
@@ -161,12 +162,10 @@ export class Watching implements AsyncDisposable {
     const looking = periodic(
       async (signal) => {
         if (following) return SYNC.installedMs;
-        const path = `/apis/${kind.group}`;
-        const group = await client.request<ApiGroup>({ method: 'GET', path, signal }).catch(unlessNotFound);
-        const served = group?.versions?.map(({ version }) => version) ?? [];
-        const version = kind.versions.find((each) => served.includes(each));
+        const version = await servedVersion(client, kind, signal);
         if (version !== undefined) {
-          following = followObjects(client, { path: this.#pathOf(`${path}/${version}`, kind.plural) }, known);
+          const path = this.#pathOf(`/apis/${kind.group}/${version}`, kind.plural);
+          following = followObjects(client, { path }, known);
           return SYNC.installedMs;
         }
         if (kind === TENANT && from.length > 0) known.listed('', NONE);
@@ -188,6 +187,17 @@ export class Watching implements AsyncDisposable {
 }
 
 const NONE: ReadonlySet<string> = new Set();
+
+/** The version of a kind to use; undefined if the API server does not serve the group. */
+export async function servedVersion(
+  client: KubeClient,
+  { group, versions }: ServedKind,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const path = `/apis/${group}`;
+  const served = await client.request<ApiGroup>({ method: 'GET', path, signal }).catch(unlessNotFound);
+  return versions.find((each) => served?.versions?.some(({ version }) => version === each));
+}
 
 interface ApiGroup {
   readonly versions?: readonly { readonly version: string }[];

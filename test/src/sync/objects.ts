@@ -39,3 +39,61 @@ export async function tenantWithCa(namespace: string, name: string, more: object
   const agents = [{ certificates: { ca: { secretRef: { name, key: 'ca.crt' } } } }];
   return [secretOf(namespace, name, { 'ca.crt': await newCa() }), tenantOf(namespace, name, { agents, ...more })];
 }
+
+/** A CustomResourceDefinition that takes any field: of kinds whose own is not at hand. */
+export function anyDefinition(group: string, kind: string, plural: string, version: string, more: object = {}): object {
+  const schema = {
+    openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true, ...more },
+  };
+  return {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: {
+      name: `${plural}.${group}`,
+      // What a definition of a group of Kubernetes needs.
+      annotations: { 'api-approved.kubernetes.io': 'unapproved, of a test' },
+    },
+    spec: {
+      group,
+      scope: 'Namespaced',
+      names: { kind, plural, singular: kind.toLowerCase(), listKind: `${kind}List` },
+      versions: [{ name: version, served: true, storage: true, schema, subresources: { status: {} } }],
+    },
+  };
+}
+
+const TEXT = { type: 'string' };
+
+/** ClusterProfile, with the fields that are written. */
+export function profileDefinition(): object {
+  const cluster = {
+    type: 'object',
+    required: ['server'],
+    properties: {
+      server: TEXT,
+      'certificate-authority-data': { ...TEXT, format: 'byte' },
+      'proxy-url': TEXT,
+      extensions: {
+        type: 'array',
+        items: {
+          type: 'object',
+          properties: { name: TEXT, extension: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } },
+        },
+      },
+    },
+  };
+  const accessProviders = {
+    type: 'array',
+    'x-kubernetes-list-type': 'map',
+    'x-kubernetes-list-map-keys': ['name'],
+    items: { type: 'object', required: ['name', 'cluster'], properties: { name: TEXT, cluster } },
+  };
+  const manager = { type: 'object', required: ['name'], properties: { name: TEXT } };
+  return anyDefinition('multicluster.x-k8s.io', 'ClusterProfile', 'clusterprofiles', 'v1alpha2', {
+    'x-kubernetes-preserve-unknown-fields': undefined,
+    properties: {
+      spec: { type: 'object', properties: { displayName: TEXT, clusterManager: manager } },
+      status: { type: 'object', properties: { accessProviders } },
+    },
+  });
+}

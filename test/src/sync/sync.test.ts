@@ -27,7 +27,16 @@ import {
 } from '../harness/index.ts';
 import { TenantTrust } from '../tenants/tenant-trust.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
-import { namespaceOf, newCa, newKey, secretOf, tenantOf, tenantWithCa } from './objects.ts';
+import {
+  anyDefinition,
+  namespaceOf,
+  newCa,
+  newKey,
+  profileDefinition,
+  secretOf,
+  tenantOf,
+  tenantWithCa,
+} from './objects.ts';
 
 const api = sharedByFile((scope) => KubernetesApi.start(scope));
 
@@ -224,18 +233,7 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
         ['cluster.x-k8s.io', 'Cluster', 'clusters', 'v1beta2'],
         ['kamaji.clastix.io', 'TenantControlPlane', 'tenantcontrolplanes', 'v1alpha1'],
       ] as const) {
-        const schema = { openAPIV3Schema: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true } };
-        await kube.apply({
-          apiVersion: 'apiextensions.k8s.io/v1',
-          kind: 'CustomResourceDefinition',
-          metadata: { name: `${plural}.${group}` },
-          spec: {
-            group,
-            scope: 'Namespaced',
-            names: { kind, plural, singular: kind.toLowerCase(), listKind: `${kind}List` },
-            versions: [{ name: version, served: true, storage: true, schema }],
-          },
-        });
+        await kube.apply(anyDefinition(group, kind, plural, version));
       }
       await kube.kubectl(['wait', '--for=condition=Established', 'crd', '--all']);
       const { dir } = await startSync(scope, kube, { from: 'cluster-api,kamaji', grace: '1s' });
@@ -356,8 +354,8 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
       const kube = await KubernetesApi.start(scope);
       const dir = await tempDir(scope);
       const trust = await newTrust(scope);
-      const leads = { 'status-namespace': 'plane', member: '' };
-      await kube.apply(namespaceOf('plane'), namespaceOf('acme'));
+      const leads = { 'status-namespace': 'plane', member: '', 'proxy-url': 'https://gateways.example:8090' };
+      await kube.apply(namespaceOf('plane'), namespaceOf('acme'), profileDefinition());
       const { program: first } = await startSync(scope, kube, leads, dir);
       const server = await startServer(scope, trust, { 'uds-name': '', 'cluster-ca-cert': '', 'tenants-dir': dir });
       const member = `127.0.0.1:${server.program.adminPort}`;
@@ -369,14 +367,14 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
         'tls.key': readFileSync(tenant.server.key, 'utf8'),
       });
       const ref = (key: string) => ({ secretRef: { name: 'own', key } });
-      await kube.apply(
-        secretOf('acme', 'own', values()),
+      const prod = (more: object = {}) =>
         tenantOf('acme', 'prod', {
+          ...more,
           server: { serverNames: [tenant.serverName], certificate: ref('tls.crt'), key: ref('tls.key') },
           agents: [{ certificates: { ca: ref('agents.crt') } }],
           callers: [{ certificates: { ca: ref('callers.crt') } }],
-        }),
-      );
+        });
+      await kube.apply(secretOf('acme', 'own', values()), prod());
       const { cert, key } = await tenant.agent('edge-1');
       await startAgent(scope, trust, server.agentPort, { 'agent-id': 'edge-1', 'agent-cert': cert, 'agent-key': key });
       const destination = await greeter(scope, 'hello\n');
@@ -412,12 +410,47 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
           '-o',
           'jsonpath={.spec.holderIdentity}',
         ]);
+      await kube.apply(prod({ clusterProfile: true }));
+      const profile = () =>
+        kube.kubectl(['get', '-n', 'acme', 'clusterprofile', 'prod', '-o', 'json']).catch(() => '{}');
+      const access = await until(
+        async () =>
+          JSON.parse(await profile()).status?.accessProviders?.find(({ name }: Named) => name === 'isthmus')?.cluster,
+        { deadline: 60_000, what: 'the ClusterProfile' },
+      );
+      assert.equal(access.server, 'https://kubernetes.default.svc');
+      assert.equal(access['proxy-url'], `https://${serverName}:8090`);
+      const bundle = Buffer.from(access['certificate-authority-data'], 'base64').toString();
+      assert.equal(bundle.trim(), readFileSync(tenant.callers.cert, 'utf8').trim());
+      const { proxySecret } = access.extensions[0].extension;
+      const { data } = JSON.parse(await kube.kubectl(['get', '-n', 'acme', 'secret', proxySecret, '-o', 'json']));
+      const proxy = new URL(Buffer.from(data['proxy-url'], 'base64').toString());
+      assert.equal(proxy.password, Buffer.from(data.token, 'base64').toString());
+      const basic = Buffer.from(`${proxy.username}:${proxy.password}`).toString('base64');
+      const byToken = async () => {
+        const { socket, status, body } = await connectThrough(scope, {
+          via: { port: server.mtls.port, serverName, ca: tenant.cluster.cert },
+          destination: destination.authority,
+          headers: [`Proxy-Authorization: Basic ${basic}`],
+        });
+        socket.destroy();
+        return `${status} ${body}`;
+      };
+      let said = '';
+      const answers = async (wanted: string) => {
+        said = await byToken().catch(String);
+        return said.startsWith(wanted);
+      };
+      await until(() => answers('200'), { what: () => `a dial by the token of the secret: ${said}` });
+      await kube.apply(prod());
+      await until(() => answers('407'), { what: () => `the end of that token: ${said}` });
+
       const leader = await holder();
       await startSync(scope, kube, { ...leads, member });
       assert.equal(await holder(), leader);
       await first.kill();
       // agents, sessions, callers
-      await until(async () => /^prod +True +Tenant +1 +1 +1 /.test(await columns()), {
+      await until(async () => /^prod +True +Tenant +1 +1 +2 /.test(await columns()), {
         deadline: 60_000,
         what: 'its columns',
       });
@@ -435,6 +468,10 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
     }),
   );
 });
+
+interface Named {
+  readonly name: string;
+}
 
 /** The folder that the tenant's file names. */
 function folderOf(dir: string): string {

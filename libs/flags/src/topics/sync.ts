@@ -38,6 +38,14 @@ export const tenantsSync = ownTopic('Tenants', {
     'CA certificates that the certificate of --member must chain to (PEM). With it, --member is asked by TLS.',
   ),
   'member-cert': string('', 'Certificate to show to --member (PEM, with its chain).'),
+  'proxy-url': string(
+    '',
+    'Where programs reach the gateways, https://HOST:PORT, for the ClusterProfile of each Tenant that asks for one. The name is that of the tenant, if it has its own. Empty: none is written.',
+  ),
+  'proxy-ca-cert': string(
+    '',
+    'CA certificates of the gateways (PEM), which a ClusterProfile has beside that of the cluster.',
+  ),
   'member-key': string('', 'Private key of --member-cert (PEM).'),
 });
 
@@ -53,5 +61,8 @@ export function checkSync(flags: Flags): void {
     throw new FlagError('plane', `bad name ${JSON.stringify(plane)}: want the value of a label`);
   if (member !== '' && !/^\S+:\d{1,5}$/.test(member))
     throw new FlagError('member', `bad address ${JSON.stringify(member)}: want HOST:PORT`);
+  const url = flags['proxy-url'];
+  if (url !== '' && (!URL.canParse(url) || new URL(url).protocol !== 'https:'))
+    throw new FlagError('proxy-url', `bad URL ${JSON.stringify(url)}: want https://HOST:PORT`);
   checkTlsFiles(flags, 'member-cert', 'member-key', 'member-ca-cert');
 }
