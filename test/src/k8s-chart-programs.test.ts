@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { isthmusTenantsSync, PROGRAMS, parseFlags } from '@isthmus/flags';
 import { VERSION } from '@isthmus/service';
 import { stringify } from 'yaml';
+import { Authority } from './harness/index.ts';
 import {
   CHART,
   EXAMPLES,
@@ -27,12 +28,35 @@ function find(programs: readonly Workload[], name: string): Workload {
   return found;
 }
 
+/** Flags as the kubelet and mounted secrets make them: with files in place of each that they name. */
+async function withFiles(args: readonly string[], dir: string): Promise<string[]> {
+  const authority = await Authority.create(dir, 'any');
+  const { cert, key } = await authority.server();
+  const files = { key: readFileSync(key), cert: readFileSync(cert), ca: readFileSync(authority.cert) };
+  return args.map((arg) => {
+    const filled = arg.replaceAll(/\$\((POD|NODE)_IP\)/g, '10.0.0.1').replaceAll(/\$\(\w+\)/g, 'name');
+    const [, flag = '', path] = /^(--[^=]+)=(\/(?:etc|var)\/.*)$/.exec(filled) ?? [];
+    if (path === undefined) return filled;
+    const to = join(dir, path);
+    mkdirSync(flag.endsWith('-dir') ? to : dirname(to), { recursive: true });
+    if (!flag.endsWith('-dir'))
+      writeFileSync(to, path.endsWith('.key') ? files.key : path.endsWith('/ca.crt') ? files.ca : files.cert);
+    return `${flag}=${to}`;
+  });
+}
+
 test('with every example, programs accept their flags, and their files lie in volumes', { skip }, async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-chart-'));
   for (const file of EXAMPLES) {
     const { component } = example(file);
     for (const { name, container, pod, flags } of workloads(await render(example(file), NAMESPACES[component] ?? ''))) {
       const program = PROGRAMS.find((each) => each.name === container.command[0]);
-      if (program) assert.deepEqual(parseFlags(program.flags, [...container.args], {}).warnings, [], `${file} ${name}`);
+      if (program) {
+        const { values, warnings } = parseFlags(program.flags, await withFiles(container.args, dir), {});
+        const said = [...warnings];
+        program.check(values, (message) => void said.push(message));
+        assert.deepEqual(said, [], `${file} ${name}`);
+      }
       const mounts = container.volumeMounts;
       for (const [flag, value] of flags) {
         if (!value.startsWith('/')) continue;
@@ -50,6 +74,51 @@ test('with every example, programs accept their flags, and their files lie in vo
       assert.deepEqual([...mounted].sort(), pod.volumes.map((volume) => volume.name).sort(), name);
     }
   }
+});
+
+test('a sync asks its member as an operator, and has what a ClusterProfile needs, in gateways and hubs', {
+  skip,
+}, async () => {
+  const objects = await renderFor('plane', {
+    operators: true,
+    agentTokens: { enabled: false },
+    tenants: {
+      sync: { enabled: true, proxy: { url: 'https://gateways.example.com:8090', caSecret: 'gateway-callers-tls' } },
+    },
+  });
+  for (const { name, pod } of workloads(objects).filter(
+    ({ pod: { initContainers = [] } }) => initContainers.length > 0,
+  )) {
+    const [sync] = pod.initContainers ?? [];
+    const flags = parseFlags(isthmusTenantsSync.flags, sync?.args.slice(2) ?? [], {});
+    assert.deepEqual(flags.warnings, []);
+    const { values } = flags;
+    for (const flag of ['member-ca-cert', 'member-cert', 'member-key', 'proxy-ca-cert'] as const) {
+      const mount = sync?.volumeMounts.find(({ mountPath }) => values[flag].startsWith(`${mountPath}/`));
+      assert.equal(pod.volumes.filter((volume) => volume.name === mount?.name).length, 1, `${name} --${flag}`);
+    }
+  }
+  const role = objects.find(({ kind, metadata }) => kind === 'ClusterRole' && metadata.name.endsWith('tenants-sync'));
+  assert.match(JSON.stringify(role), /"secrets"\],"verbs":\["create"\]/);
+});
+
+test('a Service of a plane has a TLSRoute for the names that a Gateway passes on', { skip }, async () => {
+  const tlsRoute = (name: string) => ({ parentRefs: [{ name: 'edge', sectionName: 'tls' }], hostnames: [name] });
+  const objects = await renderFor('plane', {
+    gateway: { service: { tlsRoute: tlsRoute('gateways.example.com') } },
+    hub: { service: { tlsRoute: tlsRoute('hubs.example.com') } },
+  });
+  const routes = objects.filter(({ kind }) => kind === 'TLSRoute') as (Manifest & { readonly spec: object })[];
+  assert.deepEqual(
+    routes.map(({ metadata: { name }, spec }) => ({ name, ...spec })).sort((a, b) => (a.name < b.name ? -1 : 1)),
+    [
+      ['gateway', 'gateways.example.com', 8090],
+      ['hub', 'hubs.example.com', 8091],
+    ].map(([name, host, port]) => ({
+      ...{ name, parentRefs: [{ name: 'edge', sectionName: 'tls' }], hostnames: [host] },
+      rules: [{ backendRefs: [{ name, port }] }],
+    })),
+  );
 });
 
 test("a Redis of one's own is reached with TLS, a user and a Sentinel's password, and no other is installed", {

@@ -167,6 +167,11 @@ test('values that do not exist or contradict each other are refused, by their na
     [{ redis: { url: 'rediss://r', clientCertificate: true } }, /clientCertificate is set without redis\.tlsSecret/],
     [{ tenants: { secrets: ['a'] } }, /tenants\.secrets is set without tenants\.configMap/],
     [{ tenants: { configMap: 'a', sync: { enabled: true } } }, /leave tenants\.configMap empty/],
+    [
+      { gateway: { service: { tlsRoute: { hostnames: ['a.example'] } } } },
+      /of the Service gateway is set without tlsRoute.parentRefs/,
+    ],
+    [{ tenants: { configMap: 'a' } }, /set agentTokens.enabled to false/],
     [{ component: 'agent', tenants: { sync: { enabled: true } } }, /an agent has no tenants/],
     [{ certManager: { enabled: true } }, /certManager\.callers\.issuer is empty/],
     [{ component: 'agent', agent: { kind: 'DaemonSet', replicas: 3 } }, /agent\.kind is DaemonSet/],

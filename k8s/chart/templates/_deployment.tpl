@@ -131,6 +131,13 @@ spec:
         {{- end }}
         {{- if $syncs }}
         {{- include "isthmus.sync.token" $root | nindent 8 }}
+        {{- if and $root.Values.operators (eq $spec.program "backend-hub") }}
+        # For the sidecar alone: gateways have it for operators too.
+        - name: operator
+          secret:
+            secretName: {{ $root.Values.secrets.operator }}
+            defaultMode: 0440
+        {{- end }}
         {{- end }}
         # For the admin RPC's unix socket: the root is read-only.
         - name: tmp

@@ -54,4 +54,26 @@ spec:
     - name: {{ .port.name }}
       port: {{ .port.number }}
       targetPort: {{ .port.name }}
+{{- with .service.tlsRoute }}
+{{- if .hostnames }}
+{{- if not .parentRefs }}
+{{- fail (printf "tlsRoute.hostnames of the Service %s is set without tlsRoute.parentRefs: name the Gateway" $.name) }}
+{{- end }}
+---
+# TLS is passed on as it comes: a Gateway looks at the server name alone.
+apiVersion: gateway.networking.k8s.io/v1
+kind: TLSRoute
+metadata:
+  name: {{ $.name }}
+  namespace: {{ $.root.Release.Namespace }}
+  labels: {{- include "isthmus.labels" $.root | nindent 4 }}
+spec:
+  parentRefs: {{- toYaml .parentRefs | nindent 4 }}
+  hostnames: {{- toYaml .hostnames | nindent 4 }}
+  rules:
+    - backendRefs:
+        - name: {{ $.name }}
+          port: {{ $.port.number }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -189,8 +189,9 @@
     - --proxy-ca-cert=/etc/isthmus/proxy-ca/{{ $sync.proxy.caKey }}
     {{- end }}
     {{- if .Values.operators }}
-    # Its certificate names the pod's addresses.
-    - --member=
+    - --member-ca-cert=/etc/isthmus/operator/ca.crt
+    - --member-cert=/etc/isthmus/operator/tls.crt
+    - --member-key=/etc/isthmus/operator/tls.key
     {{- end }}
     - --log-format=json
     {{- range $sync.extraArgs }}
@@ -223,6 +224,11 @@
     - name: sync-token
       mountPath: /var/run/secrets/kubernetes.io/serviceaccount
       readOnly: true
+    {{- if .Values.operators }}
+    - name: operator
+      mountPath: /etc/isthmus/operator
+      readOnly: true
+    {{- end }}
     {{- if $sync.proxy.caSecret }}
     - name: proxy-ca
       mountPath: /etc/isthmus/proxy-ca

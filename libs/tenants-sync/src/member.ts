@@ -1,6 +1,7 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { answerTo, httpsAgent, lookupName, readNamedFile, wholeOf } from '@isthmus/runtime';
+import { ADMIN_SERVER_NAME } from '@isthmus/tunnel';
 import { SYNC } from './defaults.ts';
 
 /** What a plane says of a tenant. */
@@ -41,7 +42,9 @@ export async function askMember({ address, files }: MemberOptions): Promise<Map<
   const tls = files.ca !== '';
   const own = files.cert === '' ? {} : { cert: text(files.cert), key: text(files.key) };
   // A question a minute needs no connection that stays.
-  const agent = tls ? httpsAgent({ ca: text(files.ca), ...own }, [name]) : new HttpAgent({ lookup: lookupName });
+  const agent = tls
+    ? httpsAgent({ ca: text(files.ca), ...own }, [name, ADMIN_SERVER_NAME])
+    : new HttpAgent({ lookup: lookupName });
   const body = JSON.stringify({ method: 'ListTenants', timeoutMs: SYNC.memberMs });
   const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
   const send = tls ? httpsRequest : httpRequest;

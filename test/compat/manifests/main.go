@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/cel"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	admission "k8s.io/api/admissionregistration/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -38,7 +39,7 @@ func main() {
 // decode prints nothing for an object that is right, and "not registered" for a kind that is not known here: Kubernetes' own, those of
 // cert-manager, and those of the Prometheus Operator are.
 func decode() error {
-	for _, add := range []func(*runtime.Scheme) error{certmanager.AddToScheme, monitoring.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{certmanager.AddToScheme, monitoring.AddToScheme, apiextensions.AddToScheme} {
 		if err := add(scheme.Scheme); err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ export class KubernetesApi {
     await api.#prepare();
     await api.up();
     await api.kubectl(['apply', '--server-side', '-f', join(ROOT, 'k8s/crd/tenants.yaml')]);
-    await api.kubectl(['wait', '--for=condition=Established', 'crd', '--all']);
+    await api.established();
     return api;
   }
 
@@ -67,6 +67,16 @@ export class KubernetesApi {
   /** What its certificate is trusted by. It is for `kubernetes.default.svc`. */
   get authority(): string {
     return `${this.#dir}/certificates/apiserver.crt`;
+  }
+
+  /** Waits until all definitions are served. kubectl fails on one that has no conditions yet. */
+  async established(): Promise<void> {
+    const wait = () =>
+      this.kubectl(['wait', '--for=condition=Established', 'crd', '--all']).then(
+        () => true,
+        () => false,
+      );
+    await until(wait, { what: 'all definitions' });
   }
 
   async up(): Promise<void> {

@@ -7,6 +7,7 @@ import { planeEvents } from '@isthmus/tunnel';
 import { parse } from 'yaml';
 import {
   AS_IN_IMAGE,
+  Authority,
   commandOf,
   connectThrough,
   type Flags,
@@ -235,7 +236,7 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
       ] as const) {
         await kube.apply(anyDefinition(group, kind, plural, version));
       }
-      await kube.kubectl(['wait', '--for=condition=Established', 'crd', '--all']);
+      await kube.established();
       const { dir } = await startSync(scope, kube, { from: 'cluster-api,kamaji', grace: '1s' });
       const of = (namespace: string, name: string, more: object = {}) => ({ namespace, name, ...more });
       const asked = { labels: { 'isthmus.dev/plane': 'isthmus' } };
@@ -357,7 +358,16 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
       const leads = { 'status-namespace': 'plane', member: '', 'proxy-url': 'https://gateways.example:8090' };
       await kube.apply(namespaceOf('plane'), namespaceOf('acme'), profileDefinition());
       const { program: first } = await startSync(scope, kube, leads, dir);
-      const server = await startServer(scope, trust, { 'uds-name': '', 'cluster-ca-cert': '', 'tenants-dir': dir });
+      const operators = await Authority.create(await tempDir(scope), 'operators');
+      const admin = await operators.server({ hosts: [{ type: 'dns', value: 'isthmus-admin' }] });
+      const server = await startServer(scope, trust, {
+        ...{ 'uds-name': '', 'cluster-ca-cert': '', 'tenants-dir': dir, 'admin-ca-cert': operators.cert },
+        ...{ 'admin-server-cert': admin.cert, 'admin-server-key': admin.key },
+      });
+      const operator = await operators.client('sync');
+      const asOperator = {
+        ...{ 'member-ca-cert': operators.cert, 'member-cert': operator.cert, 'member-key': operator.key },
+      };
       const member = `127.0.0.1:${server.program.adminPort}`;
       const tenant = await TenantTrust.create(await tempDir(scope), 'acme');
       const values = (more = '') => ({
@@ -446,7 +456,7 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
       await until(() => answers('407'), { what: () => `the end of that token: ${said}` });
 
       const leader = await holder();
-      await startSync(scope, kube, { ...leads, member });
+      await startSync(scope, kube, { ...leads, ...asOperator, member });
       assert.equal(await holder(), leader);
       await first.kill();
       // agents, sessions, callers

@@ -35,7 +35,7 @@ export const tenantsSync = ownTopic('Tenants', {
   ),
   'member-ca-cert': string(
     '',
-    'CA certificates that the certificate of --member must chain to (PEM). With it, --member is asked by TLS.',
+    'CA certificates that the certificate of --member must chain to (PEM); it is for that host, or for isthmus-admin. With it, --member is asked by TLS.',
   ),
   'member-cert': string('', 'Certificate to show to --member (PEM, with its chain).'),
   'proxy-url': string(
