@@ -114,15 +114,18 @@ function typesOf(file) {
 async function declare(path, to) {
   const packages = workspacePackages();
   const used = Object.keys(packages.find((each) => each.path === path).manifest.dependencies ?? {});
-  const paths = [path, ...used.map((name) => packages.find(({ manifest }) => manifest.name === name).path)];
+  const own = [path, ...used.map((name) => packages.find(({ manifest }) => manifest.name === name).path)];
+  const indexOf = (each) => join(ROOT, each, 'src/index.ts');
   const compilerOptions = {
     ...{ noEmit: false, incremental: false, declaration: true, emitDeclarationOnly: true, stripInternal: true },
     ...{ rootDir: ROOT, outDir: to, tsBuildInfoFile: null },
     ...{ types: ['node'], typeRoots: [join(ROOT, 'node_modules/@types')] },
+    // A file that the compiler reaches first through node_modules is another's, and has no types written.
+    paths: Object.fromEntries(packages.map(({ manifest, path }) => [manifest.name, [indexOf(path)]])),
   };
   const config = join(to, 'tsconfig.json');
   mkdirSync(to, { recursive: true });
-  const files = paths.map((each) => join(ROOT, each, 'src/index.ts'));
+  const files = own.map(indexOf);
   writeFileSync(config, JSON.stringify({ extends: join(ROOT, 'tsconfig.base.json'), compilerOptions, files }));
   const { status, output } = await command([bin('tsc'), '--project', config], { timeout: COMPILE_MS });
   if (status !== 0) throw new Error(`tsc: ${output}`);

@@ -201,9 +201,11 @@ test(
     const atAgent = adminOf(scope, plane.agents[0] as Program);
     const { servers, serversWanted } = await atAgent.listMembers({});
     assert.deepEqual([servers.map(({ serverId }) => serverId), serversWanted], [[hubIdOf(hub.program)], 1]);
-    const { agentId: name, dialRates, ready } = await atAgent.getStatus({});
-    // What an operator tries counts nowhere.
-    assert.deepEqual([name, dialRates[0]?.dials, dialRates[0]?.failures, ready], ['agent-0', 0, 0, true]);
+    await eventually(async () => {
+      const { agentId: name, dialRates, ready } = await atAgent.getStatus({});
+      // What an operator tries counts nowhere.
+      assert.deepEqual([name, dialRates[0]?.dials, dialRates[0]?.failures, ready], ['agent-0', 0, 0, true]);
+    });
     await assert.rejects(atAgent.explain({ destination: authority }), /UNIMPLEMENTED: .*ask a gateway of the plane/);
     const { flags } = await atAgent.getConfig({});
     assert.equal(flags.find((flag) => flag.name === 'agent-id')?.value, 'agent-0');
