@@ -38,6 +38,7 @@ interface Kind {
 }
 
 const TYPE_FIELD = 1;
+const TYPE_TAG = varintTag(TYPE_FIELD);
 const NO_DATA: Uint8Array = Buffer.alloc(0);
 
 const KINDS: Readonly<Record<PacketType, Kind>> = {
@@ -59,9 +60,7 @@ const BY_NUMBER = new Map(Object.values(KINDS).map((each) => [each.number, each]
 const BY_TAG = new Map(Object.values(KINDS).map((each) => [lengthTag(each.payload), each]));
 
 /** The fields of a packet by their names. */
-function valuesOf(packet: Packet): Record<string, Value> {
-  return packet as unknown as Record<string, Value>;
-}
+type Values = Record<string, Value>;
 
 /**
  * Encodes a packet into one buffer of exactly its size. Not by a generated codec because DATA is the plane's hot path on ANP's links: the
@@ -70,7 +69,7 @@ function valuesOf(packet: Packet): Record<string, Value> {
  */
 export function encodePacket(packet: Packet, room = 0): Buffer {
   const writer = begun(packet, room);
-  const values = valuesOf(packet);
+  const values = packet as unknown as Values;
   let field = 0;
   for (const name of KINDS[packet.type].fields) writer.value(++field, values[name] as Value);
   return writer.buffer;
@@ -89,7 +88,7 @@ export function encodeDataHead(packet: Extract<Packet, { type: 'DATA' }>, room =
 /** Writes what comes before the payload's fields. @param left so many bytes at the end that others send */
 function begun(packet: Packet, room: number, left = 0): WireWriter {
   const { number, payload, fields } = KINDS[packet.type];
-  const values = valuesOf(packet);
+  const values = packet as unknown as Values;
   let length = 0;
   for (const name of fields) length += sizeOf(values[name] as Value);
   const writer = new WireWriter((number === 0 ? 0 : 2) + lengthDelimitedSize(length) - left, room);
@@ -112,7 +111,7 @@ export function decodePacket(bytes: Uint8Array): Packet {
   while (!reader.done) {
     const tag = reader.tag();
     const member = BY_TAG.get(tag);
-    if (tag === varintTag(TYPE_FIELD)) {
+    if (tag === TYPE_TAG) {
       number = reader.int32();
     } else if (member) {
       if (!packet || KINDS[packet.type] !== member) packet = member.empty();
@@ -129,7 +128,7 @@ export function decodePacket(bytes: Uint8Array): Packet {
 }
 
 function readFields(reader: WireReader, packet: Packet, fields: readonly string[]): void {
-  const values = valuesOf(packet);
+  const values = packet as unknown as Values;
   while (!reader.done) {
     const tag = reader.tag();
     const name = fields[Math.floor(tag / 8) - 1];
@@ -152,7 +151,7 @@ export function decodeDataHead(
 ): { readonly connectID: bigint; readonly length: number } | undefined {
   const reader = new WireReader(bytes, 0, length);
   try {
-    if (reader.tag() !== varintTag(TYPE_FIELD) || reader.int32() !== KINDS.DATA.number) return undefined;
+    if (reader.tag() !== TYPE_TAG || reader.int32() !== KINDS.DATA.number) return undefined;
     if (reader.tag() !== lengthTag(KINDS.DATA.payload) || !reader.reachesEnd()) return undefined;
     let connectID = 0n;
     let tag = reader.tag();

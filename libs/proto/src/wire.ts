@@ -61,6 +61,11 @@ export class WireReader {
 
   /** Reads a field number and wire type as one number, to compare with `varintTag` and `lengthTag`. */
   tag(): number {
+    const first = this.#bytes[this.#offset] as number;
+    if (this.#offset < this.#end && first >= 8 && first < 0x80) {
+      this.#offset++;
+      return first;
+    }
     const tag = Number(this.#varint());
     const field = Math.floor(tag / 8);
     if (field < 1 || field > MAX_FIELD_NUMBER) throw new PacketError(`field number ${field} is out of range`);
@@ -160,7 +165,8 @@ export class WireReader {
   #varint(): number | bigint {
     let value = 0;
     for (let shift = 0; shift < 28; shift += 7) {
-      const byte = this.#byte();
+      if (this.#offset >= this.#end) throw truncated();
+      const byte = this.#bytes[this.#offset++] as number;
       value |= (byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
@@ -170,17 +176,13 @@ export class WireReader {
   #longVarint(low28: number): bigint {
     let value = BigInt(low28);
     for (let shift = 28n; shift < 70n; shift += 7n) {
-      const byte = this.#byte();
+      if (this.#offset >= this.#end) throw truncated();
+      const byte = this.#bytes[this.#offset++] as number;
       if (shift === 63n && byte > 1) throw new PacketError('a varint is longer than 64 bits');
       value |= BigInt(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
     throw new PacketError('a varint is longer than 64 bits');
-  }
-
-  #byte(): number {
-    if (this.#offset >= this.#end) throw truncated();
-    return this.#bytes[this.#offset++] as number;
   }
 }
 
@@ -190,13 +192,9 @@ function truncated(): PacketError {
 
 /** Size of a field in bytes: a tag (one byte, since all field numbers here are below 16) and the value. */
 export function sizeOf(value: Value): number {
-  if (typeof value === 'bigint') return value === 0n ? 0 : 1 + int64Size(value);
-  const length = typeof value === 'string' ? Buffer.byteLength(value) : value.length;
-  return length === 0 ? 0 : lengthDelimitedSize(length);
-}
-
-function int64Size(value: bigint): number {
-  return value > 0n && value <= 0x7fffffffn ? varintSize(Number(value)) : longSize(value);
+  if (typeof value === 'bigint') return value === 0n ? 0 : 1 + longSize(value);
+  if (value.length === 0) return 0;
+  return lengthDelimitedSize(typeof value === 'string' ? Buffer.byteLength(value) : value.length);
 }
 
 /** Size of a field of `length` bytes, including its tag and its length. */
@@ -212,12 +210,16 @@ function varintSize(value: number): number {
 }
 
 function longSize(value: bigint): number {
+  if (value > 0n && value < 0x80n) return 1;
   let size = 1;
   for (let rest = BigInt.asUintN(64, value) >> 7n; rest > 0n; rest >>= 7n) size++;
   return size;
 }
 
-/** Writes fields into one buffer whose size the caller has computed. Fields at their default are left out (proto3). */
+/**
+ * Writes fields into one buffer whose size the caller has computed. Fields at their default are left out (proto3). All field numbers here are below 16,
+ * so tags have one byte.
+ */
 export class WireWriter {
   readonly buffer: Buffer;
   #offset: number;
@@ -230,7 +232,7 @@ export class WireWriter {
 
   enumeration(field: number, value: number): void {
     if (value === 0) return;
-    this.#varint(varintTag(field));
+    this.buffer[this.#offset++] = (field << 3) | VARINT;
     this.#varint(value);
   }
 
@@ -242,7 +244,7 @@ export class WireWriter {
 
   #int64(field: number, value: bigint): void {
     if (value === 0n) return;
-    this.#varint(varintTag(field));
+    this.buffer[this.#offset++] = (field << 3) | VARINT;
     if (value > 0n && value <= 0x7fffffffn) this.#varint(Number(value));
     else this.#longVarint(BigInt.asUintN(64, value));
   }
@@ -261,7 +263,7 @@ export class WireWriter {
   }
 
   messageHead(field: number, length: number): void {
-    this.#varint(lengthTag(field));
+    this.buffer[this.#offset++] = (field << 3) | LENGTH_DELIMITED;
     this.#varint(length);
   }
 

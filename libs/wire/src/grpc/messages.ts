@@ -52,7 +52,8 @@ export class MessageReader {
   /** Reads the length of the next message, once its prefix has arrived. Throws StatusError if it is not accepted. */
   readLength(): number | undefined {
     if (this.#expected === undefined && this.#length >= PREFIX) {
-      this.#expected = this.#readPrefix(this.#take(PREFIX));
+      this.#expected = this.#readPrefix(this.peek(PREFIX));
+      this.#drop(PREFIX);
     }
     return this.#expected;
   }
@@ -92,6 +93,11 @@ export class MessageReader {
 
   #take(length: number): Buffer {
     const taken = this.peek(length).subarray(0, length);
+    this.#drop(length);
+    return taken;
+  }
+
+  #drop(length: number): void {
     this.#length -= length;
     let left = length;
     for (let first = this.#pieces[0]; first && first.length <= left; [first] = this.#pieces) {
@@ -99,7 +105,6 @@ export class MessageReader {
       this.#pieces.shift();
     }
     if (left > 0) this.#pieces[0] = (this.#pieces[0] as Buffer).subarray(left);
-    return taken;
   }
 }
 

@@ -116,6 +116,7 @@ export class Metadata {
 
   /** The first value of a name. */
   first(name: string): string | undefined {
-    return this.#fields.find(([own]) => own === name)?.[1];
+    for (const [own, value] of this.#fields) if (own === name) return value;
+    return undefined;
   }
 }

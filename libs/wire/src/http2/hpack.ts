@@ -30,34 +30,25 @@ const EOS = 256;
 const LONGEST_CODE = 30;
 
 /** Of the codes with so many bits: the first, how many there are, and where their octets begin in `OCTETS`. */
-interface Row {
-  first: number;
-  count: number;
-  start: number;
-}
-
-const ROWS: Row[] = Array.from({ length: LONGEST_CODE + 1 }, () => ({ first: 0, count: 0, start: 0 }));
+const FIRST = new Uint32Array(LONGEST_CODE + 1);
+const COUNT = new Uint32Array(LONGEST_CODE + 1);
+const START = new Uint32Array(LONGEST_CODE + 1);
 
 /** All octets, and EOS, by their codes. */
 const OCTETS = new Uint16Array(LENGTHS.length);
 
 // Once for each code and not for each bit of each: a function that runs hot while a program starts brings in V8's optimizing compiler, whose
 // own code takes 4 MB that a program at rest does without.
-for (const length of LENGTHS) row(length).count++;
+for (const length of LENGTHS) (COUNT[length] as number)++;
 for (let bits = 1; bits <= LONGEST_CODE; bits++) {
-  const { first, count, start } = row(bits - 1);
-  row(bits).first = (first + count) << 1;
-  row(bits).start = start + count;
+  FIRST[bits] = ((FIRST[bits - 1] as number) + (COUNT[bits - 1] as number)) << 1;
+  START[bits] = (START[bits - 1] as number) + (COUNT[bits - 1] as number);
 }
 {
-  const next = ROWS.map(({ start }) => start);
+  const next = START.slice();
   LENGTHS.forEach((length, octet) => {
     OCTETS[(next[length] as number)++] = octet;
   });
-}
-
-function row(bits: number): Row {
-  return ROWS[bits] as Row;
 }
 
 /** Where a string is put together, in bytes: longer ones are rare, and get room of their own. */
@@ -70,20 +61,21 @@ const SHORTEST_CODE = 5;
  * A string that was sent in HPACK's Huffman code.
  * @throws ConnectionError for EOS in it, or for padding that is none
  */
-function huffmanDecode(bytes: Uint8Array): string {
-  const most = Math.ceil((bytes.length * 8) / SHORTEST_CODE);
+function huffmanDecode(bytes: Uint8Array, start: number, end: number): string {
+  const most = Math.ceil(((end - start) * 8) / SHORTEST_CODE);
   const text = most <= STRING_ROOM.length ? STRING_ROOM : Buffer.allocUnsafe(most);
   let length = 0;
   let code = 0;
   let depth = 0;
-  for (const byte of bytes) {
+  for (let at = start; at < end; at++) {
+    const byte = bytes[at] as number;
     for (let bit = 7; bit >= 0; bit--) {
       code = (code << 1) | ((byte >> bit) & 1);
       if (++depth < SHORTEST_CODE) continue;
-      const { first, count, start } = row(depth);
-      // A code that is not below its row's end begins a longer one.
-      if (code - first >= count) continue;
-      const octet = OCTETS[start + code - first] as number;
+      const place = code - (FIRST[depth] as number);
+      // A code behind the last one with so many bits begins a longer one.
+      if (place >= (COUNT[depth] as number)) continue;
+      const octet = OCTETS[(START[depth] as number) + place] as number;
       if (octet === EOS) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'HPACK: EOS in a string');
       text[length++] = octet;
       code = 0;
@@ -301,7 +293,7 @@ export class HpackDecoder {
     if (end > this.#block.length) throw broken('a string longer than its block');
     const start = this.#at;
     this.#at = end;
-    if (coded) return huffmanDecode(this.#block.subarray(start, end));
+    if (coded) return huffmanDecode(this.#block, start, end);
     if (stays || this.#text === undefined) return this.#block.toString('latin1', start, end);
     return this.#text.slice(start, end);
   }
