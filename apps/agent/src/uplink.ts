@@ -321,7 +321,7 @@ async function packetUplink(server: ServerAddress, socket: Socket, options: Upli
     signal,
     ...(token !== undefined && { token }),
   });
-  const served = new PacketServer(channel, { role: 'agent', dial: options.dial(), tenant, events });
+  const served = new PacketServer(channel, { dial: options.dial(), tenant, events });
   return {
     server,
     serverId,

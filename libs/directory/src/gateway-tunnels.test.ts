@@ -105,7 +105,7 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
       [tunnels.resume],
       routing(known, dials),
     )({ ...request, traceparent, log: dialLog() });
-    established.end.half?.use({
+    established.end.used?.use({
       onData() {},
       onDrain() {},
       onEnd() {},
@@ -130,7 +130,7 @@ test('a tunnel whose hub is lost goes on through another, in the trace of its di
   const { tunnel, end, told, attaches, lose, tunnels, traceparent } = await gateway();
   const first = tunnel.hubId;
   const other = first === 'h1' ? 'h2' : 'h1';
-  end.half?.write(Buffer.from('hello'));
+  end.used?.write(Buffer.from('hello'));
   assert.deepEqual([tunnel.attached, tunnels.kept], [true, 5]);
   lose();
   assert.equal(tunnel.attached, false);

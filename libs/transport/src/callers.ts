@@ -3,8 +3,8 @@ import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
 import type { Attach, CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
 import { connectEdge } from './connect.ts';
 import { TRANSPORT } from './defaults.ts';
+import { type ProxyServiceOptions, proxyService } from './grpc/callers.ts';
 import { GrpcServer } from './grpc/server.ts';
-import { type ProxyServiceOptions, proxyService } from './grpc/services.ts';
 import { HoldLinks } from './link/hold.ts';
 import { type Accept, HANDSHAKES, type ListenAddress, type Listener, type ListenOptions, listen } from './listen.ts';
 

@@ -6,13 +6,13 @@ export { TRANSPORT } from './defaults.ts';
 export { socketEnd } from './dial-to-tunnel.ts';
 export type { NextHopConnection } from './dialling-side.ts';
 export { endpointDial } from './endpoint.ts';
-export { connectPackets } from './grpc/client.ts';
-export { GrpcServer } from './grpc/server.ts';
 export {
   type Authenticate,
   agentService,
   type PacketAgent,
-} from './grpc/services.ts';
+} from './grpc/agents.ts';
+export { connectPackets } from './grpc/client.ts';
+export { GrpcServer } from './grpc/server.ts';
 export { type ProxyFor, proxyFromEnvironment, throughProxy } from './http-proxy.ts';
 export { AgentLimitError, type IdentifierLimits, parseIdentifiers, type Reach, refusedWhere } from './identifiers.ts';
 export { LinkClient } from './link/client.ts';

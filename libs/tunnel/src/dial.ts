@@ -3,7 +3,7 @@ import { onceClosed } from '@isthmus/runtime';
 import type { Deadlines, Due } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { Destination, DialPolicy } from './destination.ts';
-import type { HalfEnd } from './end.ts';
+import type { UsedEnd } from './end.ts';
 import type { CutBy, DialError, DialErrorCode, DialTiming, PlaneEnded } from './errors.ts';
 import type { ByteMeter } from './limits/byte-meter.ts';
 import type { AnyPrincipal } from './names.ts';
@@ -150,10 +150,10 @@ export interface JointOptions {
 
 /** One side of a tunnel: bytes in both directions with back-pressure, each of which ends for itself. */
 export interface TunnelEnd {
-  /** A socket, a stream of a link, or packets; `stream.end()` is the half-close. Where `half` is set, there is none, and this throws. */
+  /** A socket, a stream of a link, or a Go agent's packets; `stream.end()` is the half-close. Where `used` is set, there is none, and this throws. */
   readonly stream: Duplex;
-  /** Set if the tunnel's half is here: bytes may arrive at its far end long after they were written. */
-  readonly half?: HalfEnd;
+  /** Set where nothing stands between the end and who uses it: the tunnel's half, or a gRPC caller. */
+  readonly used?: UsedEnd;
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;
   /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */

@@ -15,7 +15,7 @@ export interface EndUser {
   onClose(failure?: Error): void;
 }
 
-/** An end of a tunnel, as its user needs it: a stream, or the tunnel's half. */
+/** An end of a tunnel, as its user needs it: a stream, the tunnel's half, or a gRPC caller. */
 export interface UsedEnd {
   /** Begins to tell the user, with what has come before, and not before the caller has returned. Call it once. */
   use(user: EndUser): void;
@@ -29,6 +29,8 @@ export interface UsedEnd {
   readonly writableLength: number;
   /** Whether it has no way to the tunnel's far end at the moment. */
   readonly detached: boolean;
+  /** Of a half: grows with each byte that a socket takes at either end. 0 for others. */
+  readonly progress: number;
   /** Calls back once everything written has been taken, and the end. */
   whenFinished(then: () => void): void;
   /**
@@ -38,12 +40,6 @@ export interface UsedEnd {
   whenDelivered(then: () => void, silentMs: number): void;
   /** Closes it. Everything was written to it, and nobody needs what may still come. */
   close(): void;
-}
-
-/** A tunnel's half as its end. */
-export interface HalfEnd extends UsedEnd {
-  /** Grows with each byte that a socket takes at either end. */
-  readonly progress: number;
 }
 
 /** What is known of the stream: see `TunnelEnd`. */
@@ -103,6 +99,10 @@ export class UsedStream implements UsedEnd {
 
   get detached(): boolean {
     return false;
+  }
+
+  get progress(): number {
+    return 0;
   }
 
   whenFinished(then: () => void): void {

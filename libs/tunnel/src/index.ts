@@ -41,6 +41,7 @@ export {
   type TunnelOutcome,
   type TunnelSide,
 } from './dial.ts';
+export type { EndUser, UsedEnd } from './end.ts';
 export {
   asDialError,
   CUT_BY,

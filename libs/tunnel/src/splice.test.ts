@@ -20,7 +20,7 @@ class Peer extends Duplex implements TunnelEnd {
   #stall = false;
 
   explain?: (failure: Error) => Error;
-  half?: StreamAsHalf;
+  used?: StreamAsHalf;
   delivered?: (then: () => void, silentMs: number) => void;
 
   constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
@@ -318,7 +318,7 @@ test('a half-closed tunnel whose bytes still arrive at a slow reader lives on', 
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const arrived = { progress: 0 };
   const [caller, destination] = [new Peer(), new Peer()];
-  destination.half = new StreamAsHalf(destination, arrived);
+  destination.used = new StreamAsHalf(destination, arrived);
   const splice = new AwaitedSplice(caller, destination);
   caller.push(null);
   await once(destination, 'finish');
@@ -487,7 +487,7 @@ describe('an idle tunnel', () => {
     const half = { detached: false };
     const caller = new Peer();
     const destination = new Peer();
-    destination.half = new StreamAsHalf(destination, half);
+    destination.used = new StreamAsHalf(destination, half);
     const splice = new AwaitedSplice(caller, destination);
     splice.endIdle('gateway');
     half.detached = true;

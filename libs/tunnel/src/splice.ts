@@ -181,9 +181,10 @@ export class Splice implements Joint, Due {
   /** A side sends nothing more. */
   ended({ side, end, other }: Side): void {
     this.#settle({ how: 'closed', by: side });
-    other.used.finish(other.ended);
+    // First, because the other side may end and close as it finishes.
     if (end.halfOpen) this.#wait(this.#options.halfClosedMs ?? TUNNEL.halfClosedMs, 'cut');
-    else this.#awaitClose(other.used);
+    other.used.finish(other.ended);
+    if (!end.halfOpen && other.open) this.#awaitClose(other.used);
   }
 
   /** A side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
@@ -239,8 +240,7 @@ export class Splice implements Joint, Due {
   }
 
   get #halfProgress(): number {
-    const { half = this.#destination.end.half } = this.#caller.end;
-    return half ? half.progress : 0;
+    return this.#caller.used.progress + this.#destination.used.progress;
   }
 
   /** Waits for what is due next, and for nothing else. */
@@ -304,7 +304,7 @@ class Side implements EndUser {
   constructor(side: TunnelSide, end: TunnelEnd, splice: Splice) {
     this.side = side;
     this.end = end;
-    this.used = end.half ?? new UsedStream(end.stream, end);
+    this.used = end.used ?? new UsedStream(end.stream, end);
     this.#splice = splice;
   }
 

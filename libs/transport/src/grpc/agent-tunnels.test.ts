@@ -37,7 +37,7 @@ test('an agent holds 16 MiB for slow destinations before its server has to wait,
   const at = await hub();
   const { channel } = await connect(at.target);
   let came = 0;
-  const sink = { drain() {}, close() {} };
+  const sink = { drain() {}, closed() {} };
   channel.start({
     ...sink,
     packet(packet) {

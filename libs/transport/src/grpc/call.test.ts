@@ -134,7 +134,7 @@ test('metadata comes as it was sent, values of one name apart, binary ones in ba
 test('a call that fails while its caller does not read is reset, and its sink hears of it once', async () => {
   const closed: unknown[] = [];
   const { port } = await serve((call) => {
-    call.start({ packet() {}, drain() {}, close: (error) => void closed.push(error) });
+    call.start({ packet() {}, drain() {}, closed: (error) => void closed.push(error) });
     call.send(data(1n, Buffer.alloc(1024 * 1024)));
     call.destroy(new Error('enough'));
   });
@@ -171,7 +171,7 @@ for (const [what, fail, code, text] of FAILURES) {
     const closed: (StatusError | undefined)[] = [];
     const { port } = await serve((call) => {
       call.respond([]);
-      call.start({ packet() {}, drain() {}, close: (error) => void closed.push(error) });
+      call.start({ packet() {}, drain() {}, closed: (error) => void closed.push(error) });
       came.resolve(call);
     });
     const reply = open(connect(port));

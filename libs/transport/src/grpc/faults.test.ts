@@ -107,7 +107,7 @@ test('a defect where a packet is counted ends its stream, at a server and at a c
   const { channel } = await connect(at.target);
   const events = planeEvents();
   const dial = endpointDial({ agentId: 'a1' });
-  const served = new PacketServer(channel, { role: 'agent', dial, tenant: 'default', events });
+  const served = new PacketServer(channel, { dial, tenant: 'default', events });
   const fault = failOnce(events, 'packet');
   await assert.rejects((at.clients[0] as (typeof at.clients)[0]).dial(request(await destination(echo))));
   assert.equal((await fault)[0], 'agent packets');

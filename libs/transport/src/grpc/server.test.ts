@@ -11,8 +11,8 @@ import { planeEvents } from '@isthmus/tunnel';
 import { hpackEncode, type ServerCall, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { cleanups } from '../testing/cleanups.ts';
+import { agentService } from './agents.ts';
 import { GrpcServer } from './server.ts';
-import { agentService } from './services.ts';
 import { connect, data, echo, HEAD, message, open, type Reply, serve, WINDOW } from './testing/calls.ts';
 
 test('a peer is told how many streams its connection may have, and an ended one makes room', async () => {
@@ -71,7 +71,7 @@ test('a stream opened as the server began to drain ends nothing else', async () 
 test('a server that closes waits for its calls, and cuts what is left', async () => {
   const closed: unknown[] = [];
   const { server, port } = await serve((call) => {
-    call.start({ packet() {}, drain() {}, close: (error) => void closed.push(error) });
+    call.start({ packet() {}, drain() {}, closed: (error) => void closed.push(error) });
     call.respond([]);
   });
   const { stream, head } = open(connect(port));
@@ -85,7 +85,7 @@ test('a server that closes waits for its calls, and cuts what is left', async ()
 test('500 connections that end at once are all told of, and the next call is served', async () => {
   let ended = 0;
   const { server, port } = await serve((call) =>
-    call.start({ packet: (packet) => void call.send(packet), drain() {}, close: () => void ended++ }),
+    call.start({ packet: (packet) => void call.send(packet), drain() {}, closed: () => void ended++ }),
   );
   const sessions = Array.from({ length: 500 }, () => connect(port));
   const replies = sessions.map((session) => open(session));
@@ -166,7 +166,7 @@ test('a reader that takes a packet now and then lets no more come than it took',
       if (each.type === 'DATA') taken += each.data.length;
       call.pause();
     };
-    call.start({ packet, drain() {}, close() {} });
+    call.start({ packet, drain() {}, closed() {} });
   });
   const { stream } = open(connect(port));
   const piece = message(data(1n, Buffer.alloc(1000)));
@@ -191,7 +191,7 @@ test('windows that change amid a stream are kept to', async () => {
   const size = 300_000;
   const started = Promise.withResolvers<ServerCall>();
   const { port } = await serve((call) => {
-    call.start({ packet() {}, drain() {}, close() {} });
+    call.start({ packet() {}, drain() {}, closed() {} });
     started.resolve(call);
   });
   const session = connect(port);
@@ -279,7 +279,7 @@ const LONG = 4 * 1024 * 1024;
 
 /** Takes packets and counts the bytes of their data. */
 function taking(call: ServerCall, took: Packet[]): void {
-  call.start({ packet: (packet) => void took.push(packet), drain() {}, close() {} });
+  call.start({ packet: (packet) => void took.push(packet), drain() {}, closed() {} });
 }
 
 function bytesOf(packets: readonly Packet[]): number {

@@ -22,7 +22,6 @@ import {
 import { TRANSPORT } from '../defaults.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
 import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
-import type { GrpcService } from './services.ts';
 
 /** How much the windows of all callers together may grow: a budget of their own, so that callers cannot shrink the links' windows. */
 export const CALLERS_GROWTH = new SharedBudget(TRANSPORT.grpcGrowthBytes);
@@ -36,6 +35,14 @@ const RULES: StreamRules = {
   abandonsRequests: true,
   growth: { largest: TRANSPORT.grpcWindowBytes, budget: CALLERS_GROWTH, local: CALLERS_GROWTH },
 };
+
+/** A method of a service that streams packets both ways. */
+export interface GrpcService {
+  /** `/Service/Method`. */
+  readonly path: string;
+  /** @param proven reports that the peer has proven who it is, so that the limits of unproven peers no longer apply */
+  readonly serve: (call: ServerCall<ConnectionPeer>, proven: () => void) => void;
+}
 
 export interface GrpcServerOptions {
   readonly services: readonly GrpcService[];

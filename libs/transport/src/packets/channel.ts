@@ -48,25 +48,15 @@ export class ObservedChannel implements PacketChannel {
         sink.packet(packet);
       }),
       drain: this.guarded(() => sink.drain()),
-      close: (error) => {
+      closed: (error) => {
         // First, because nothing else ends what the channel carried.
-        this.guarded(() => sink.close(error))();
+        this.guarded(() => sink.closed(error))();
         this.guarded(() => {
           if (error && !this.#needless) this.#events.emit('packet:error', this.#role, error.code);
           this.#setFull(false);
         })();
       },
     });
-  }
-
-  pause(): void {
-    this.#setFull(true);
-    this.#channel.pause();
-  }
-
-  resume(): void {
-    this.#setFull(false);
-    this.#channel.resume();
   }
 
   withhold(bytes: number): void {
@@ -133,34 +123,6 @@ export interface BacklogLimits {
   readonly budget?: SharedBudget;
 }
 
-/** Counts what waits for the reader of one tunnel. */
-export interface Unread {
-  /** This many bytes arrived and have to wait. */
-  put(bytes: number): void;
-  /** The reader took this many of them. */
-  take(bytes: number): void;
-  /** The tunnel has ended. What waits is dropped. */
-  close(): void;
-}
-
-/** Of a stream with one tunnel: what waits pauses the stream. */
-export function pausing(channel: PacketChannel): Unread {
-  let waiting = 0;
-  const take = (bytes: number) => {
-    if (waiting === 0) return;
-    waiting = Math.max(0, waiting - bytes);
-    if (waiting === 0) channel.resume();
-  };
-  return {
-    put(bytes) {
-      if (waiting === 0) channel.pause();
-      waiting += bytes;
-    },
-    take,
-    close: () => take(waiting),
-  };
-}
-
 /**
  * What waits for the readers of a stream that carries many tunnels in one window.
  *
@@ -175,7 +137,7 @@ export class Backlog {
   readonly #patienceMs: number;
   readonly #budget: SharedBudget;
   /** Those that withhold some of the window. */
-  readonly #slow = new Set<TunnelUnread>();
+  readonly #slow = new Set<Unread>();
   readonly #look: () => void;
   #timer: NodeJS.Timeout | undefined;
 
@@ -191,7 +153,7 @@ export class Backlog {
 
   /** @param end ends the tunnel after its reader's patience */
   open(end: (reason: Error) => void): Unread {
-    return new TunnelUnread(this, end);
+    return new Unread(this, end);
   }
 
   // For the tunnels.
@@ -206,13 +168,13 @@ export class Backlog {
     this.#budget.give(bytes, this.#options.tenant);
   }
 
-  withhold(unread: TunnelUnread, bytes: number): void {
+  withhold(unread: Unread, bytes: number): void {
     this.#slow.add(unread);
     this.#timer ??= setInterval(this.#look, this.#patienceMs / TRANSPORT.packetsReaderChecks).unref();
     this.#channel.withhold(bytes);
   }
 
-  release(unread: TunnelUnread, bytes: number): void {
+  release(unread: Unread, bytes: number): void {
     if (unread.withheld === 0) this.#slow.delete(unread);
     if (this.#slow.size === 0) {
       clearInterval(this.#timer);
@@ -236,7 +198,7 @@ export class Backlog {
     return this.#channel.over ? TRANSPORT.packetsPatienceWhenOverMs : this.#patienceMs;
   }
 
-  #reason({ waiting }: TunnelUnread): ReaderStalled {
+  #reason({ waiting }: Unread): ReaderStalled {
     const { reader } = this.#options;
     const { remote, over } = this.#channel;
     const consequence = over ? `came before ${remote} went away` : `held up every other tunnel of ${remote}`;
@@ -247,7 +209,8 @@ export class Backlog {
   }
 }
 
-class TunnelUnread implements Unread {
+/** Counts what waits for the reader of one tunnel. */
+export class Unread {
   readonly end: (reason: Error) => void;
   readonly #backlog: Backlog;
   /** Bytes that wait within the share. */
@@ -269,6 +232,7 @@ class TunnelUnread implements Unread {
     return this.withheld + this.#admitted;
   }
 
+  /** This many bytes arrived and have to wait. */
   put(bytes: number): void {
     if (this.withheld === 0 && this.#backlog.admit(this.#admitted, bytes)) this.#admitted += bytes;
     else {
@@ -277,6 +241,7 @@ class TunnelUnread implements Unread {
     }
   }
 
+  /** The reader took this many of them. */
   take(bytes: number): void {
     this.#moved = true;
     const released = Math.min(this.withheld, bytes);
@@ -287,6 +252,7 @@ class TunnelUnread implements Unread {
     if (released > 0) this.#backlog.release(this, released);
   }
 
+  /** The tunnel has ended. What waits is dropped. */
   close(): void {
     this.take(this.waiting);
   }

@@ -68,7 +68,7 @@ test('an answer to no dial at all is told as a failure; a late one is not, as it
   agent.start({
     packet: (packet) => packet.type === 'DIAL_REQ' && dialled.resolve(packet.random),
     drain() {},
-    close() {},
+    closed() {},
   });
   const client = new PacketClient(hub, { agentId: 'a1', sessionId: 's1', hubId: 'h1', events });
   await assert.rejects(client.dial(request({ deadline: performance.now() + 20 })), { expired: true });
@@ -82,7 +82,7 @@ test('an answer that comes after its dial was given up is closed', async () => {
   const [hub, agent] = channelPair();
   const client = new PacketClient(hub, { agentId: 'a', sessionId: 's', hubId: 'h', events: planeEvents() });
   const received: Packet[] = [];
-  agent.start({ packet: (packet) => void received.push(packet), drain() {}, close() {} });
+  agent.start({ packet: (packet) => void received.push(packet), drain() {}, closed() {} });
   const dial = client.dial(request({ deadline: performance.now() + 5 }));
   await assert.rejects(dial, { expired: true });
   await until(() => received.length === 2, 'DIAL_CLS');

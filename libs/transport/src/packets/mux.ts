@@ -151,7 +151,7 @@ export class PacketMux {
     channel.start({
       packet: (packet) => this.#receive(packet),
       drain: () => this.#outbox.drain(),
-      close: (error) => this.#close(error),
+      closed: (error) => this.#close(error),
     });
   }
 
@@ -163,8 +163,7 @@ export class PacketMux {
     return this.#streams.has(connectID);
   }
 
-  /** @param closed called when the tunnel has nothing more to send */
-  open(connectID: bigint, closed?: () => void): PacketStream {
+  open(connectID: bigint): PacketStream {
     const unread = this.#options.unread((reason) => stream.destroy(reason));
     const stream: PacketStream = new PacketStream({
       side: this.#side,
@@ -172,7 +171,6 @@ export class PacketMux {
       outbox: this.#outbox,
       maxData: this.#options.maxData,
       unread,
-      closed,
     });
     this.#past.delete(connectID);
     this.#streams.set(connectID, stream);

@@ -9,7 +9,7 @@ import type { PacketOutbox } from './mux.ts';
 // How a tunnel over packets closes, as data. There is no half-close. The serving side closes with CLOSE_RSP and is done. The dialling
 // side closes with CLOSE_REQ and waits for the CLOSE_RSP, which comes after the rest of its data.
 
-/** `serving`: an agent, or a gateway towards its callers. `dialling`: a hub towards a Go agent. */
+/** `serving`: an agent of ours at a Go server. `dialling`: a hub towards a Go agent. */
 export type PacketSide = 'serving' | 'dialling';
 
 /** `closing`: our close was sent. The peer's close is still to come, and its data is still taken. */
@@ -42,7 +42,7 @@ const CLOSING: Readonly<Record<PacketSide, Record<ClosingState, Record<ClosingEv
   serving: {
     open: {
       end: TELL_AND_CLOSE,
-      // Callers wait for this CLOSE_RSP, up to 10 s in konnectivity-client, and read nothing after it.
+      // The peer's caller waits for this CLOSE_RSP, up to 10 s in konnectivity-client, and reads nothing after it.
       'peer-close': TELL_AND_CLOSE,
       abort: TELL_AND_CLOSE,
       lost: CLOSE,
@@ -74,9 +74,7 @@ interface PacketStreamOptions {
   /** The most data in one DATA packet, in bytes. */
   readonly maxData?: number | undefined;
   /** Counts what waits for the reader, and keeps the peer from sending faster than the reader reads. */
-  readonly unread: Unread;
-  /** Called once, when nothing more is sent: our close has left, or need not leave behind data any more. */
-  readonly closed?: (() => void) | undefined;
+  readonly unread: Pick<Unread, 'put' | 'take' | 'close'>;
 }
 
 const SESSION_LOST = 'session lost';
@@ -95,8 +93,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly #side: PacketSide;
   readonly #outbox: PacketOutbox;
   readonly #maxData: number;
-  readonly #unread: Unread;
-  #closed: (() => void) | undefined;
+  readonly #unread: PacketStreamOptions['unread'];
   readonly #turn = () => this.#sendOne();
   #state: ClosingState = 'open';
   /** Data that arrived while the reader wanted no more. */
@@ -109,7 +106,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
-  constructor({ side, connectID, outbox, maxData = TRANSPORT.packetsDataBytes, unread, closed }: PacketStreamOptions) {
+  constructor({ side, connectID, outbox, maxData = TRANSPORT.packetsDataBytes, unread }: PacketStreamOptions) {
     super({
       readableHighWaterMark: TRANSPORT.packetsReadAheadBytes,
       writableHighWaterMark: TRANSPORT.packetsDataBytes,
@@ -119,7 +116,6 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.#outbox = outbox;
     this.#maxData = maxData;
     this.#unread = unread;
-    this.#closed = closed;
     // The splice has its own listener. This one is for before and after it.
     this.on('error', () => {});
   }
@@ -152,11 +148,6 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.destroy(reason);
   }
 
-  /** Call when the caller's stream ended in good order without a CLOSE_REQ. */
-  ended(): void {
-    this.#step('lost');
-  }
-
   override _read(): void {
     this.#wanted = true;
     while (this.#wanted) {
@@ -186,7 +177,6 @@ export class PacketStream extends Duplex implements TunnelEnd {
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#outbox.leave(this.#turn);
     this.#step('abort', closingText(error));
-    this.#over();
     this.#waiting.clear();
     this.#unread.close();
     done(error);
@@ -223,26 +213,15 @@ export class PacketStream extends Duplex implements TunnelEnd {
   /** @param done called when nothing more is sent, or once a dialling side has said that it closes */
   #step(event: ClosingEvent, error?: string, done?: () => void): void {
     const { next, tell, eof } = closingStep(this.#side, this.#state, event);
-    const closes = next === 'closed' && this.#state !== 'closed';
+    const waits = tell && next === 'closed' && event === 'end';
     this.#state = next;
-    const left = () => {
-      if (closes) this.#over();
-      done?.();
-    };
-    const waits = tell && closes && event === 'end';
-    if (tell) this.#outbox.post(closePacket(this.#side, this.connectID, error), waits ? left : undefined);
-    if (!waits) left();
+    if (tell) this.#outbox.post(closePacket(this.#side, this.connectID, error), waits ? done : undefined);
+    if (!waits) done?.();
     if (!eof) return;
     this.#ended = true;
     this.#endReader();
     this.#outbox.leave(this.#turn);
     this.#release();
-  }
-
-  #over(): void {
-    const closed = this.#closed;
-    this.#closed = undefined;
-    closed?.();
   }
 }
 
@@ -255,7 +234,7 @@ function failureOf(text: string): Error | undefined {
 }
 
 /** The text of a close, which the peer's `failureOf` reads. */
-function closingText(error: Error | null): string | undefined {
+export function closingText(error: Error | null): string | undefined {
   if (error instanceof SessionLost) return SESSION_LOST;
   return error instanceof PlaneEnded ? `${BY_PLANE}${error.message}` : error?.message;
 }

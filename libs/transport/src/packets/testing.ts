@@ -20,7 +20,6 @@ class PairedChannel implements PacketChannel {
   readonly remote = 'pair';
   /** Every packet this end has sent. */
   readonly sent: Packet[] = [];
-  paused = false;
   /** How much may be withheld before the peer can send nothing more, in bytes, and how much is. */
   window = Number.POSITIVE_INFINITY;
   withheld = 0;
@@ -55,15 +54,6 @@ class PairedChannel implements PacketChannel {
   drainOne(): void {
     this.full = true;
     this.#sink?.drain();
-  }
-
-  pause(): void {
-    this.paused = true;
-  }
-
-  resume(): void {
-    this.paused = false;
-    this.#next();
   }
 
   withhold(bytes: number): void {
@@ -104,14 +94,14 @@ class PairedChannel implements PacketChannel {
 
   #next(): void {
     setImmediate(() => {
-      while (this.#sink && !this.paused && !this.heldUp && this.#inbox.length > 0) this.#inbox.shift()?.();
+      while (this.#sink && !this.heldUp && this.#inbox.length > 0) this.#inbox.shift()?.();
     });
   }
 
   #close(error?: StatusError): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#sink?.close(error);
+    this.#sink?.closed(error);
   }
 }
 
@@ -165,11 +155,11 @@ interface Served {
 /** The serving half at one end of a channel; the test speaks raw packets at the other. */
 export function serve(options: Partial<ServePacketsOptions> = {}): Served {
   const setup = half(options);
-  setup.hub.start({ packet() {}, drain() {}, close() {} });
+  setup.hub.start({ packet() {}, drain() {}, closed() {} });
   return setup;
 }
 
-function half({ dial, role = 'agent', ...options }: Partial<ServePacketsOptions>): Served {
+function half({ dial, ...options }: Partial<ServePacketsOptions>): Served {
   const [hub, agent] = channelPair();
   const events = planeEvents();
   const requests: DialRequest[] = [];
@@ -183,7 +173,7 @@ function half({ dial, role = 'agent', ...options }: Partial<ServePacketsOptions>
     fars.push(far);
     return established(near);
   };
-  const served = new PacketServer(agent, { role, dial: serveDial, tenant: 'default', events, ...options });
+  const served = new PacketServer(agent, { dial: serveDial, tenant: 'default', events, ...options });
   return { served, hub, agent, requests, fars, outcomes };
 }
 

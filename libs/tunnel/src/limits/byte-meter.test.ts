@@ -56,7 +56,7 @@ describe('byte meter', () => {
     const sink = new Reader();
     const end = (stream: Duplex) => ({ stream, halfOpen: true, abort: (why: Error) => void stream.destroy(why) });
     for (const stream of [source, sink]) stream.on('error', () => {});
-    const splice = new AwaitedSplice({ ...end(sink), half: new StreamAsHalf(sink, { detached }) }, end(source), {
+    const splice = new AwaitedSplice({ ...end(sink), used: new StreamAsHalf(sink, { detached }) }, end(source), {
       meter,
     });
     return { source, sink, splice };

@@ -61,7 +61,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
 
   // As `TunnelEnd`.
 
-  get half(): this {
+  get used(): this {
     return this;
   }
 

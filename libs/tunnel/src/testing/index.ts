@@ -1,7 +1,7 @@
 import { type Duplex, PassThrough } from 'node:stream';
 import { Deadlines } from '../deadlines.ts';
 import type { Dial, DialRequest, Established, JointOptions, TunnelEnd, TunnelOutcome } from '../dial.ts';
-import { type HalfEnd, UsedStream } from '../end.ts';
+import { UsedStream } from '../end.ts';
 import { planeEvents } from '../events.ts';
 import { noTracer, type Observation } from '../observe.ts';
 import { pipeline, type Stage } from '../pipeline.ts';
@@ -35,7 +35,7 @@ export function behind(stages: readonly Stage[], open: Dial): Dial {
 export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
 
 /** A stream that stands for a tunnel's half. */
-export class StreamAsHalf extends UsedStream implements HalfEnd {
+export class StreamAsHalf extends UsedStream {
   readonly #stream: Duplex;
   readonly #of: { readonly detached?: boolean; readonly progress?: number };
 
@@ -50,7 +50,7 @@ export class StreamAsHalf extends UsedStream implements HalfEnd {
     return this.#of.detached ?? false;
   }
 
-  get progress(): number {
+  override get progress(): number {
     return this.#of.progress ?? 0;
   }
 

@@ -14,7 +14,7 @@ function called() {
   const head = { ':method': 'POST', ':scheme': 'http', ':path': '/', ':authority': 'h' };
   const heard = { left: 0, closed: [] as (StatusError | undefined)[] };
   const call = new ClientCall(streams.request(encodeHead(head)), 'h', 0, () => void heard.left++);
-  call.start({ packet() {}, drain() {}, close: (error) => void heard.closed.push(error) });
+  call.start({ packet() {}, drain() {}, closed: (error) => void heard.closed.push(error) });
   const end = (fields: Record<string, string>) =>
     reading.read(Buffer.concat(headersFrames(1, encodeHead({ ':status': '200', ...fields }), true, 16_384)));
   return { call, heard, end, sent };

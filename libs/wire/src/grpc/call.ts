@@ -15,9 +15,6 @@ export interface PacketChannel {
   send(packet: Packet): boolean;
   /** Starts to deliver packets, including those that have arrived. Called once. */
   start(sink: PacketSink): void;
-  /** Stops reading, and thereby the peer. Only for a stream with one tunnel, because it stops every tunnel of the stream. */
-  pause(): void;
-  resume(): void;
   /** Stops the peer from sending as many bytes as these again, beyond what may be withheld, until they are released. Still delivers what arrives. */
   withhold(bytes: number): void;
   release(bytes: number): void;
@@ -36,7 +33,7 @@ export interface PacketSink {
   /** The channel takes packets again. */
   drain(): void;
   /** The last call. Without an error, the stream ended in good order. */
-  close(error?: StatusError): void;
+  closed(error?: StatusError): void;
 }
 
 const RESPONSE: readonly Field[] = [
@@ -87,7 +84,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
 
   start(sink: PacketSink): void {
     this.#sink = sink;
-    if (this.#closed) sink.close(this.#closed.error);
+    if (this.#closed) sink.closed(this.#closed.error);
     else this.resume();
   }
 
@@ -107,6 +104,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
     return !this.#isFull;
   }
 
+  /** Stops reading, and thereby the peer. Only for a stream with one tunnel, because it stops every tunnel of the stream. */
   pause(): void {
     this.#paused = true;
   }
@@ -116,6 +114,11 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
     this.#paused = false;
     this.#deliver();
     this.#give();
+  }
+
+  /** Bytes that were sent and wait for the peer. */
+  get pending(): number {
+    return this.stream.pending;
   }
 
   withhold(bytes: number): void {
@@ -215,7 +218,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   protected close(error?: StatusError): void {
     if (this.#closed) return;
     this.#closed = { error };
-    this.#sink?.close(error);
+    this.#sink?.closed(error);
   }
 }
 

@@ -10,15 +10,14 @@ import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
 import { planeEvents } from '@isthmus/tunnel';
 import type { PacketSink, ServerCall } from '@isthmus/wire';
 import { cleanups } from '../../testing/cleanups.ts';
-import { GrpcServer, type GrpcServerOptions } from '../server.ts';
-import type { GrpcService } from '../services.ts';
+import { GrpcServer, type GrpcServerOptions, type GrpcService } from '../server.ts';
 
 export const WINDOW = 64 * 1024;
 export const PATH = '/Test/Echo';
 
 /** Sends back every packet; ends with the caller. */
 export function echo(call: ServerCall): PacketSink {
-  return { packet: (packet) => void call.send(packet), drain() {}, close() {} };
+  return { packet: (packet) => void call.send(packet), drain() {}, closed() {} };
 }
 
 export async function serve(

@@ -16,20 +16,14 @@ import { PacketClient } from '../../packets/dial.ts';
 import { PacketServer } from '../../packets/serve.ts';
 import { cleanups } from '../../testing/cleanups.ts';
 import { anyoneOf } from '../../tls/certificate.ts';
+import { type AgentServiceOptions, agentService, type PacketAgent } from '../agents.ts';
+import { type ProxyServiceOptions, proxyService } from '../callers.ts';
 import { clientCall, connectPackets } from '../client.ts';
-import { GrpcServer } from '../server.ts';
-import {
-  type AgentServiceOptions,
-  agentService,
-  type GrpcService,
-  type PacketAgent,
-  type ProxyServiceOptions,
-  proxyService,
-} from '../services.ts';
+import { GrpcServer, type GrpcService } from '../server.ts';
 
 export async function listen(accept: (socket: Socket) => void, path?: string): Promise<string> {
   const sockets = new Set<Socket>();
-  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+  const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     sockets.add(socket);
     socket.on('error', () => {});
     socket.once('close', () => sockets.delete(socket));
@@ -152,7 +146,7 @@ export async function agentAtHub(
   const at = await hub({}, backlog);
   const { channel } = await connect(at.target);
   const dial = endpointDial({ agentId: 'a1' });
-  const served = new PacketServer(channel, { role: 'agent', dial, tenant: 'default', events: planeEvents() });
+  const served = new PacketServer(channel, { dial, tenant: 'default', events: planeEvents() });
   cleanups.push(() => served.destroy(new Error('test is over')));
   return { ...at, client: at.clients[0] as PacketClient, served };
 }

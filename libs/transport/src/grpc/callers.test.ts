@@ -4,228 +4,17 @@ import http2 from 'node:http2';
 import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
+import { Client, credentials, status } from '@grpc/grpc-js';
 import type { Packet } from '@isthmus/proto';
-import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
-import { DialError, type DialRequest, NotAuthorised, SessionLost, type TunnelOutcome, toldOf } from '@isthmus/tunnel';
+import { until } from '@isthmus/runtime/testing';
+import { DialError, type DialRequest, NotAuthorised, type TunnelOutcome, toldOf } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
-import { AgentLimitError } from '../identifiers.ts';
-import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
+import { PROXY_METHOD } from '../packets/channel.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { anyoneOf, type ConnectionPeer } from '../tls/certificate.ts';
-import { connectPackets } from './client.ts';
 import { connect as connectTo, data, message, open } from './testing/calls.ts';
-import {
-  agentAtHub,
-  caller,
-  callMethod,
-  connect,
-  connected,
-  destination,
-  echo,
-  ended,
-  gateway,
-  hub,
-  listen,
-  pings,
-  request,
-  socketPath,
-} from './testing/plane.ts';
-
-test('an agent of ours carries tunnels of a hub of ours over AgentService', async () => {
-  const { client, clients, agents, served, server } = await agentAtHub();
-  assert.equal(clients.length, 1);
-  assert.equal(agents[0]?.agentId, 'a1');
-  assert.match(agents[0]?.peer.remote ?? '', /^127\.0\.0\.1:\d+$/);
-  const { end } = await client.dial(request(await destination(echo)));
-  end.stream.write('hello');
-  assert.equal(String((await once(end.stream, 'data'))[0]), 'hello');
-  end.stream.end();
-  await until(() => client.open === 0 && served.open === 0, 'tunnel gone');
-  served.destroy(new Error('over'));
-  await until(() => server.connections === 0, 'connection gone');
-  assert.ok((await client.closed) instanceof SessionLost);
-});
-
-test('a hub tells its id and count at once and reads the identifiers', async () => {
-  const { target, agents } = await hub();
-  const link = await connect(target, 'ipv4=10.0.0.1&default-route=true');
-  cleanups.push(() => link.channel.destroy(new Error('over')));
-  assert.deepEqual([link.serverId, link.serverCount], ['h1', 3]);
-  assert.deepEqual(agents[0]?.identifiers, { ipv4: ['10.0.0.1'], ipv6: [], host: [], cidr: [], defaultRoute: true });
-});
-
-const BAD_AGENTS: [what: string, metadata: Record<string, string | string[]>, code: status, details: RegExp][] = [
-  ['no id', {}, status.INVALID_ARGUMENT, /expected one agent ID in the context, got \[\]/],
-  ['two ids', { agentid: ['a', 'b'] }, status.INVALID_ARGUMENT, /expected one agent ID in the context, got \[a b\]/],
-  [
-    'the id of none',
-    { agentid: 'direct' },
-    status.INVALID_ARGUMENT,
-    /agent ID "direct" is taken: .* another --agent-id/,
-  ],
-  [
-    'two sets of identifiers',
-    { agentid: 'a', agentidentifiers: ['host=a', 'host=b'] },
-    status.INVALID_ARGUMENT,
-    /expected at most one set of agent identifiers/,
-  ],
-  [
-    'malformed identifiers',
-    { agentid: 'a', agentidentifiers: 'host=%zz' },
-    status.INVALID_ARGUMENT,
-    /fail to parse url encoded string: invalid URL escape "%zz"/,
-  ],
-  ['no token', { agentid: 'a' }, status.UNAUTHENTICATED, /Authentication context was not found/],
-  ['a token of another kind', { agentid: 'a', authorization: 'Basic x' }, status.UNAUTHENTICATED, /"Bearer " prefix/],
-  ['a bad token', { agentid: 'a', authorization: 'Bearer bad' }, status.UNAUTHENTICATED, /err:token is bad/],
-];
-
-for (const [what, fields, code, details] of BAD_AGENTS) {
-  test(`an agent with ${what} is refused`, async () => {
-    const check = async (token: string) => {
-      if (token !== 'good') throw new Error(`token is ${token}`);
-    };
-    const { target, agents, events } = await hub({ admit: ({ authenticate }) => authenticate(check) });
-    const refused = once(events, 'refused');
-    const metadata = new Metadata();
-    for (const [key, values] of Object.entries(fields)) for (const value of [values].flat()) metadata.add(key, value);
-    const call = callMethod(target, CONNECT_METHOD, metadata);
-    call.on('data', () => {});
-    const shown = await ended(call);
-    assert.equal(shown.code, code);
-    assert.match(shown.details, details);
-    assert.equal(agents.length, 0);
-    await refused;
-  });
-}
-
-test('an agent with a good token is let in', async () => {
-  const check = async (token: string) => assert.equal(token, 'good');
-  const { target, agents } = await hub({ admit: ({ authenticate }) => authenticate(check) });
-  const { channel } = await connect(target, '', 'good');
-  assert.equal(agents.length, 1);
-  channel.destroy(new Error('over'));
-});
-
-test('an agent says why a server did not let it in', async () => {
-  const check = () => Promise.reject(new Error('no'));
-  const { target } = await hub({ admit: ({ authenticate }) => authenticate(check) });
-  await assert.rejects(connect(target), { code: 'Unauthenticated', message: /Authentication context was not found/ });
-  const silent = await listen(() => {});
-  const signal = new AbortController().signal;
-  const options = { agentId: 'a', identifiers: '', keepaliveMs: 3_600_000, timeout: 50, signal };
-  const asks = async (target: string, timeout = DEADLINE_MS) =>
-    connectPackets(await connected(target), { ...options, target, timeout });
-  await assert.rejects(asks(silent, 50), /no answer from .* within 50 ms/);
-  await assert.rejects(asks(await listen((socket) => socket.destroy())), { code: 'Unavailable' });
-  const web = http2.createServer((_request, response) => response.writeHead(404).end('no'));
-  await assert.rejects(asks(await listen((socket) => web.emit('connection', socket))), {
-    code: 'Unimplemented',
-    message: 'answered with HTTP status 404',
-  });
-});
-
-test('a hub that shuts down ends what is left after its grace', async () => {
-  const { client, served, server } = await agentAtHub();
-  const { end } = await client.dial(request(await destination(echo)));
-  await server.close(20);
-  assert.equal(server.connections, 0);
-  assert.ok((await client.closed) instanceof SessionLost);
-  assert.equal(end.stream.destroyed, true);
-  await served.closed;
-  await until(() => served.open === 0, 'agent has let go');
-});
-
-const LIMITED: [what: string, metadata: Record<string, string>, code: status, details: RegExp, where: string][] = [
-  ['a long id', { agentid: 'a'.repeat(265) }, status.INVALID_ARGUMENT, /agent ID of 265 characters/, 'grpc agents'],
-  [
-    'an identifier with a line’s end',
-    { agentid: 'a', agentidentifiers: 'host=a%0Ab' },
-    status.INVALID_ARGUMENT,
-    /identifiers with control characters/,
-    'grpc agents',
-  ],
-  [
-    'more bytes of identifiers than it may have',
-    { agentid: 'a', agentidentifiers: `host=${'x'.repeat(100)}` },
-    status.RESOURCE_EXHAUSTED,
-    /105 bytes in the agent's identifiers, more than 100: --max-agent-identifier-bytes/,
-    'agent identifiers',
-  ],
-  [
-    'more identifiers than it may have',
-    { agentid: 'a', agentidentifiers: 'a&b&c&d&e' },
-    status.RESOURCE_EXHAUSTED,
-    /5 identifiers in the agent's identifiers, more than 4: --max-agent-identifiers/,
-    'agent identifiers',
-  ],
-  ['no room', { agentid: 'full' }, status.RESOURCE_EXHAUSTED, /full has enough/, 'agent sessions'],
-];
-
-for (const [what, fields, code, details, where] of LIMITED) {
-  test(`an agent with ${what} is refused before its token is looked at`, async () => {
-    const reviewed: string[] = [];
-    const { target, agents, events } = await hub({
-      identifierLimits: { identifiers: 4, identifierBytes: 100 },
-      async admit({ agentId, authenticate }) {
-        if (agentId === 'full') throw new AgentLimitError('agent sessions', 'full has enough');
-        await authenticate(async (token) => void reviewed.push(token));
-      },
-    });
-    const refused = once(events, 'refused');
-    const metadata = new Metadata();
-    metadata.add('authorization', 'Bearer x');
-    for (const [key, value] of Object.entries(fields)) metadata.add(key, value);
-    const call = callMethod(target, CONNECT_METHOD, metadata);
-    call.on('data', () => {});
-    const shown = await ended(call);
-    assert.deepEqual([shown.code, (await refused)[0]], [code, where]);
-    assert.match(shown.details, details);
-    assert.deepEqual([agents.length, reviewed], [0, []]);
-  });
-}
-
-test('an agent whose room others took while its token was looked at is told so, and not that it is in', {
-  timeout: 60_000,
-}, async () => {
-  const { target, agents, events } = await hub({
-    checkRoom() {
-      throw new AgentLimitError('agent sessions', 'full has enough');
-    },
-  });
-  const refused = once(events, 'refused');
-  const metadata = new Metadata();
-  metadata.add('agentid', 'full');
-  const call = callMethod(target, CONNECT_METHOD, metadata);
-  const heads: Metadata[] = [];
-  call.on('metadata', (head: Metadata) => heads.push(head)).on('data', () => {});
-  assert.equal((await ended(call)).code, status.RESOURCE_EXHAUSTED);
-  assert.equal((await refused)[0], 'agent sessions');
-  assert.deepEqual([heads.flatMap((head) => head.get('serverid')), agents], [[], []]);
-});
-
-test('the check of a token is given up when its agent goes away', async () => {
-  const asked = Promise.withResolvers<AbortSignal>();
-  const { target } = await hub({
-    admit: ({ authenticate }) =>
-      authenticate((_token, { signal, source }) => {
-        assert.equal(source, '127.0.0.1');
-        asked.resolve(signal);
-        return new Promise(() => {});
-      }),
-  });
-  const metadata = new Metadata();
-  metadata.add('agentid', 'a');
-  metadata.add('authorization', 'Bearer x');
-  const call = callMethod(target, CONNECT_METHOD, metadata);
-  call.on('error', () => {});
-  const signal = await asked.promise;
-  assert.equal(signal.aborted, false);
-  call.cancel();
-  await until(() => signal.aborted, 'it is told');
-});
+import { caller, callMethod, destination, echo, ended, gateway, pings, request, socketPath } from './testing/plane.ts';
 
 for (const [where, path] of [
   ['TCP', () => undefined],
@@ -555,4 +344,146 @@ test('a connection whose caller may dial no more ends with its tunnels, and tell
   await until(() => outcomes.length === 2 && server.connections === 0, 'everything is closed');
   for (const { by, error } of outcomes)
     assert.deepEqual([by, error?.message], ['credential', 'its certificate was revoked']);
+});
+
+/** A stream at a gateway whose destination the test holds. */
+async function streamAt(options: Parameters<typeof gateway>[0] = {}) {
+  const came = Promise.withResolvers<Socket>();
+  const far = await destination((socket) => came.resolve(socket));
+  const at = await gateway(options);
+  const reply = open(connectTo(Number(at.target.split(':').at(-1))), { ':path': PROXY_METHOD });
+  const send = (...packets: Packet[]) => reply.stream.write(Buffer.concat(packets.map((packet) => message(packet))));
+  const dial = (random: bigint): Packet => ({
+    ...{ type: 'DIAL_REQ', protocol: 'tcp', address: `${far.host}:${far.port}`, random },
+  });
+  return { ...at, ...reply, send, dial, came: came.promise };
+}
+
+test('a caller’s stream carries one tunnel: another dial on it is refused and the first goes on', async () => {
+  const { send, dial, packets, dialled, came } = await streamAt();
+  send(dial(5n), dial(5n), dial(6n));
+  await until(() => packets.length === 2, 'two answers');
+  assert.equal(dialled.length, 1);
+  const refusal = packets.find((packet) => packet.type === 'DIAL_RSP' && packet.random === 6n);
+  assert.match((refusal as { error: string }).error, /one tunnel only/);
+  send(data(1n, Buffer.from('still here')));
+  assert.equal(String((await once(await came, 'data'))[0]), 'still here');
+});
+
+const BAD_DIALS: [protocol: string, address: string, error: RegExp][] = [
+  ['tcp', '', /bad destination ""/],
+  ['tcp', 'no-port', /bad destination "no-port"/],
+  ['udp', 'h:53', /unknown network/],
+];
+
+for (const [protocol, address, error] of BAD_DIALS) {
+  test(`a caller’s dial of ${protocol} "${address}" is refused and its stream ends`, async () => {
+    const { send, packets, status: ending } = await streamAt();
+    send({ type: 'DIAL_REQ', protocol, address, random: 5n });
+    assert.equal((await ending)['grpc-status'], '0');
+    assert.equal(packets.length, 1);
+    assert.match((packets[0] as { error: string }).error, error);
+  });
+}
+
+test('a caller that closes gets CLOSE_RSP and then the end of its stream, and each packet is told of', async () => {
+  const { send, dial, packets, status: ending, events, came } = await streamAt();
+  const passed: string[] = [];
+  events.on('packet', (...packet) => passed.push(packet.join(' ')));
+  const closed = once(events, 'tunnel:close');
+  send(dial(5n));
+  await until(() => packets.length === 1, 'tunnel');
+  (await came).resume();
+  send({ type: 'CLOSE_REQ', connectID: 1n });
+  assert.equal((await ending)['grpc-status'], '0');
+  assert.deepEqual(packets.slice(1), [{ type: 'CLOSE_RSP', connectID: 1n, error: '' }]);
+  const [, { how, by, error }] = (await closed) as [unknown, TunnelOutcome];
+  assert.deepEqual([how, by, error], ['closed', 'caller', undefined]);
+  const gateway = (direction: string) => passed.filter((packet) => packet.startsWith(`gateway ${direction} `));
+  assert.deepEqual(gateway('received'), ['gateway received DIAL_REQ', 'gateway received CLOSE_REQ']);
+  assert.deepEqual(gateway('sent'), ['gateway sent DIAL_RSP', 'gateway sent CLOSE_RSP']);
+});
+
+test('a DIAL_CLS that crosses the DIAL_RSP ends the tunnel', async () => {
+  const { send, dial, packets, status: ending, came } = await streamAt();
+  send(dial(5n));
+  await until(() => packets.length === 1, 'tunnel');
+  send({ type: 'DIAL_CLS', random: 6n }, { type: 'DIAL_CLS', random: 5n });
+  await ending;
+  assert.deepEqual(packets[1], { type: 'CLOSE_RSP', connectID: 1n, error: 'caller gave up its dial' });
+  const socket = await came;
+  await until(() => socket.destroyed, 'the destination hears of it');
+});
+
+test('packets of tunnels that a caller does not have are answered once for each, before its dial and beside its tunnel', async () => {
+  const { send, dial, packets, came } = await streamAt();
+  const of = (connectID: bigint) => data(connectID, Buffer.from('x'));
+  const close = (connectID: bigint): Packet => ({ type: 'CLOSE_REQ', connectID });
+  send(of(1n), of(1n), of(0n), close(7n), of(7n), dial(5n));
+  await until(() => packets.length === 3, 'answers');
+  send(of(9n), of(9n), of(1n));
+  assert.equal(String((await once(await came, 'data'))[0]), 'x');
+  await until(() => packets.length === 4, 'one more');
+  const errors = packets.flatMap((packet) => (packet.type === 'CLOSE_RSP' ? [[packet.connectID, packet.error]] : []));
+  assert.deepEqual(errors, [
+    [1n, 'unrecognized connectID'],
+    [7n, 'Unknown connectID'],
+    [9n, 'unrecognized connectID'],
+  ]);
+});
+
+test('a caller that floods a gateway with packets of no tunnel, and reads nothing, is answered no more', async () => {
+  const { stream, send, dial, packets, came } = await streamAt();
+  send(dial(5n));
+  await until(() => packets.length === 1, 'tunnel');
+  stream.pause();
+  for (let id = 100n; id < 60_100n; id += 1000n)
+    send(...Array.from({ length: 1000 }, (_, more) => data(id + BigInt(more), Buffer.from('x'))));
+  send(data(1n, Buffer.from('there')));
+  // Its own tunnel goes on.
+  assert.equal(String((await once(await came, 'data'))[0]), 'there');
+  stream.resume();
+  send({ type: 'CLOSE_REQ', connectID: 1n });
+  await until(() => packets.some((packet) => packet.type === 'CLOSE_RSP' && packet.connectID === 1n), 'its end');
+  assert.ok(packets.length < 20_000, `${packets.length} packets`);
+});
+
+test('a caller’s stream that breaks while it dials aborts the dial', async () => {
+  const pending = Promise.withResolvers<DialRequest>();
+  const dial = (dialled: DialRequest) => {
+    pending.resolve(dialled);
+    return new Promise<never>(() => {});
+  };
+  const { stream, send, dial: request } = await streamAt({ dial });
+  send(request(5n));
+  const { signal } = await pending.promise;
+  stream.close(http2.constants.NGHTTP2_CANCEL);
+  await until(() => signal.aborted, 'it is told');
+  assert.match(signal.reason.message, /caller went away/);
+});
+
+test('a slow destination holds its caller, and nothing is lost', async () => {
+  const { send, dial, packets, status: ending, events, came } = await streamAt();
+  const told: string[] = [];
+  events.on('receive:full', (role) => told.push(`full ${role}`));
+  events.on('receive:free', (role) => told.push(`free ${role}`));
+  send(dial(5n));
+  await until(() => packets.length === 1, 'tunnel');
+  const socket = (await came).pause();
+  const chunk = Buffer.alloc(64 * 1024, 'x');
+  const sent = 32 * 1024 * 1024;
+  for (let at = 0; at < sent; at += chunk.length) send(data(1n, chunk));
+  send({ type: 'CLOSE_REQ', connectID: 1n });
+  await until(() => told.length > 0, 'it is held');
+  assert.equal(told[0], 'full gateway');
+  let received = 0;
+  socket
+    .on('data', ({ length }) => {
+      received += length;
+    })
+    .resume();
+  await once(socket, 'end');
+  assert.equal(received, sent);
+  assert.equal((await ending)['grpc-status'], '0');
+  assert.deepEqual([told.length % 2, told.at(-1)], [0, 'free gateway']);
 });
