@@ -147,7 +147,9 @@ export class ApiServerDoor {
       signal.abort(new DialError('connection_terminated', 'the client left'));
       this.#clients.delete(socket);
     });
-    const request = { id: randomHex(8), deadline: start + AGENT.apiServerWaitMs, signal, caller: callerOf(socket) };
+    const remote = remoteOf(socket);
+    const caller = { via: 'api-server', identity: remote, remote } as const;
+    const request = { id: randomHex(8), deadline: start + AGENT.apiServerWaitMs, signal, caller };
     const fail = (thrown: unknown) => {
       const error = asDialError(thrown);
       const dial: DialRequest = { ...request, tenant: '', destination: API_SERVER };
@@ -156,7 +158,7 @@ export class ApiServerDoor {
     };
     const guarded = guarding((error) => {
       fail(error);
-      events.emit('fault', 'api-server', remoteOf(socket), error);
+      events.emit('fault', 'api-server', remote, error);
     });
     this.#waiting++;
     const resume = (dial: DialRequest) => void this.#tunnels?.resume.enter(dial, NOT_WAITING);
@@ -178,13 +180,16 @@ export class ApiServerDoor {
 /** The stage that offers to resume a tunnel lets it go on at once. */
 const NOT_WAITING = { goOn() {}, fail() {} };
 
-function callerOf(socket: Socket) {
-  const remote = remoteOf(socket);
-  return { via: 'api-server', identity: remote, remote } as const;
-}
-
 /** Whether a client may use the agent's way. This machine always may. */
 export function isAllowed(from: string, networks: BlockList): boolean {
   if (isLoopback(from) || networks.check(from, isIP(from) === 6 ? 'ipv6' : 'ipv4')) return true;
-  return machineAddresses().includes(from);
+  const now = performance.now();
+  if (now - own.at > AGENT.ownAddressesMs) own = { at: now, addresses: new Set(machineAddresses()) };
+  return own.addresses.has(from);
 }
+
+/** What a stranger's connection costs must be little: to ask the system takes longer than all else. */
+let own: { readonly at: number; readonly addresses: ReadonlySet<string> } = {
+  at: Number.NEGATIVE_INFINITY,
+  addresses: new Set(),
+};

@@ -73,6 +73,8 @@ export const AGENT = {
   apiServerLinkAgainMs: 100,
   /** The longest such pause. */
   apiServerLinkAgainMostMs: 2000,
+  /** How long the list of the machine's addresses is believed, where a client of the API server comes from. */
+  ownAddressesMs: 1000,
   /** How often an agent that drains looks whether another process takes the clients of the API server. */
   apiServerTakenLookMs: 100,
   /** How long dials that were already on their way may still arrive after a drain. */

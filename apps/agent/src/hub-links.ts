@@ -143,11 +143,11 @@ export class HubLinks {
     for (const link of this.#links) link.destroy(reason);
   }
 
-  /** Links that take connections: those whose hubs stay first, and of these the one with the fewest. */
+  /** Links that take connections: those whose hubs stay and are heard first, and of these the one with the fewest. */
   #best(): readonly HubLink[] {
     const usable = [...this.#links].filter(({ client }) => client?.usable);
     const open = ({ client }: HubLink) => client?.open ?? 0;
-    return usable.sort((a, b) => Number(a.leaving) - Number(b.leaving) || open(a) - open(b));
+    return usable.sort((a, b) => Number(a.avoided) - Number(b.avoided) || open(a) - open(b));
   }
 
   /** Resolves when there is a way to a hub. Rejects at the deadline, or when the client has gone. */
@@ -200,6 +200,7 @@ class HubLink {
   readonly #changed: () => void;
   readonly #backoff = new Backoff(AGENT.apiServerLinkAgainMs, AGENT.apiServerLinkAgainMostMs);
   readonly #over = new AbortController();
+  #silent = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(uplink: Uplink, options: HubLinksOptions, changed: () => void) {
@@ -208,8 +209,9 @@ class HubLink {
     this.#changed = changed;
   }
 
-  get leaving(): boolean {
-    return this.#uplink.leaving;
+  /** Whether another is better: its hub leaves, or it is silent. */
+  get avoided(): boolean {
+    return this.#uplink.leaving || this.#silent;
   }
 
   open(): void {
@@ -254,6 +256,7 @@ class HubLink {
       this.failure = failure;
     }
     this.client = undefined;
+    this.#silent = false;
     this.#changed();
     if (!this.#over.signal.aborted) this.#timer = setTimeout(() => void this.#run(), this.#backoff.next());
   }
@@ -275,6 +278,10 @@ class HubLink {
         ...{ socket, peer: `hub ${hubId}`, to: 'api-server', gatewayInstance: instance, events },
         ...(ping && { ping }),
         receive: ({ type }) => type === 'renewed' && renewal?.taken(),
+        suspected: (is) => {
+          this.#silent = is;
+          this.#changed();
+        },
       });
       const send = (fresh: string) => link.send({ type: 'credential', token: fresh });
       const renewal = renews ? new TokenRenewal({ first: token, read, send }) : undefined;

@@ -98,7 +98,12 @@ test(
     const open = await server.program.metric('isthmus_api_server_connections');
     assert.equal(open.get('{tenant="acme"}'), 1);
     await ends(one, 'hello');
-    await ends(other, 'hello');
+    // What a credential opened ends with it.
+    const [, denied] = tenants;
+    assert.ok(denied);
+    await carries(other, 'hello');
+    await directory.write({ ...denied.file, apiServer: { addresses: [globex.address] }, deny: { agents: ['edge-1'] } });
+    await until(() => other.destroyed && globex.open.size === 0, { what: 'the end of what a denied agent carried' });
     const records = () => readRecords(audit) as unknown as Record<string, unknown>[];
     const ofAcme = () => records().find(({ record, tenant }) => record === 'api-server' && tenant === 'acme');
     const record = await until(ofAcme, { what: 'its record' });

@@ -130,7 +130,8 @@ export class ApiServers {
       return error;
     };
     const server = this.#options.ofTenant(tenant);
-    if (!server) return Promise.reject(fail(new DialError('http_request_denied', noneOf(tenant))));
+    const none = `tenant ${tenant} has no API server here: its file names none (apiServer)`;
+    if (!server) return Promise.reject(fail(new DialError('http_request_denied', none)));
     const dial: ClientDial = request;
     dial.destination = parseDestination(server.addresses[0] ?? '');
     const use = this.#useOf(tenant);
@@ -311,10 +312,6 @@ export class ApiServers {
     const names = { agentId: DIRECT, sessionId: '', hubId, timing: {} };
     return { end: socketEnd(upstream), ...names, ...(meter && { meter }) };
   }
-}
-
-function noneOf(tenant: string): string {
-  return `tenant ${tenant} has no API server here: its file names none (apiServer)`;
 }
 
 function dialOf(socket: Socket, { serverName }: NamedHello, { tenant, addresses }: ApiServer): OwnDial {

@@ -4,9 +4,17 @@ import net, { type Socket } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { DialAbort, type DialError, type DialRequest, planeEvents, type TunnelInfo } from '@isthmus/tunnel';
+import {
+  DialAbort,
+  type DialError,
+  type DialRequest,
+  planeEvents,
+  type TunnelInfo,
+  type TunnelOutcome,
+} from '@isthmus/tunnel';
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
 import { LinkClient } from '../link/client.ts';
+import type { LinkServer } from '../link/server.ts';
 import { listen } from '../link/testing.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { ApiServers } from './api-servers.ts';
@@ -43,13 +51,15 @@ async function rig({ limits = DEFAULT_LIMITS, proxyProtocol = false } = {}) {
     events,
   });
   const links = new ApiServerLinks({ hubId: 'hub-1', apiServers, events });
-  const opened: Socket[] = [];
+  const opened: LinkServer[] = [];
+  const outcomes: TunnelOutcome[] = [];
+  events.on('tunnel:close', (_tunnel, outcome) => void outcomes.push(outcome));
   const port = await listen(
     net.createServer({ allowHalfOpen: true }, (socket) => {
-      opened.push(socket.on('error', () => {}));
-      const tenant = opened.length === 1 ? 'acme' : 'globex';
+      const tenant = opened.length === 0 ? 'acme' : 'globex';
       const caller = { via: 'api-server', identity: 'acme/agent/edge-1', principal: PRINCIPAL } as const;
-      links.open(socket, { tenant, agentId: 'edge-1', caller, receive() {} });
+      socket.on('error', () => {});
+      opened.push(links.open(socket, { tenant, agentId: 'edge-1', caller, receive() {} }));
     }),
   );
   cleanups.push(() => {
@@ -63,7 +73,7 @@ async function rig({ limits = DEFAULT_LIMITS, proxyProtocol = false } = {}) {
     cleanups.push(() => client.destroy(new Error('test over')));
     return client;
   };
-  return { agent, links, apiServers, refusals, failures, tunnels, address, heard };
+  return { agent, links, opened, apiServers, refusals, failures, tunnels, outcomes, address, heard };
 }
 
 let ids = 0;
@@ -178,4 +188,16 @@ test('When a hub stops, what runs is cut, and not ended', async () => {
   apiServers.close();
   const [error] = await over;
   assert.match(String(end.explain?.(error)), /ended the tunnel/);
+});
+
+test('What a credential opened is cut with it, at both ends and at once', async () => {
+  const { agent, opened, heard, outcomes } = await rig();
+  const link = await agent();
+  const { end } = await link.dial(request({ resumeOffer: { halfAtPeer: true, gatewayInstance: '0123456789abcdef' } }));
+  await until(() => heard.length === 1, { what: 'the API server' });
+  const over = once(end.stream.resume(), 'error');
+  opened[0]?.destroyAndTell(new Error('the certificate was revoked'));
+  await over;
+  await until(() => outcomes.length === 1, { what: 'the end at the hub' });
+  assert.deepEqual([outcomes[0]?.how, outcomes[0]?.by], ['cut', 'credential']);
 });

@@ -251,7 +251,9 @@ export class StreamCarrier implements Carrier, StreamHandler {
     closed(this.#stream);
     if (this.#ended || !user) return;
     if (reason) {
-      user.lost(this, ownLoss(reason, this.#halfAtPeer) ?? reason);
+      // Cut here, and not lost: no other carrier is to come.
+      if (reason instanceof PlaneEnded && !(reason instanceof SessionLost)) user.aborted(this, reason);
+      else user.lost(this, ownLoss(reason, this.#halfAtPeer) ?? reason);
       return;
     }
     const meaning = meaningOf(code, this.#link);
