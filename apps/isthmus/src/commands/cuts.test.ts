@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Call } from '../command.ts';
-import { list } from '../lists.ts';
+import { list, rowsTable } from '../lists.ts';
 import { type Format, Output, styleOf } from '../output.ts';
 import type { Member } from '../plane/member.ts';
 import { TestTerminal } from '../testing/test-terminal.ts';
@@ -50,6 +50,18 @@ test('cuts of one cause are one group, and older ones than --since are left out'
   const text = textOf(items.slice(0, 1), styleOf(false), { all: items, more: further, unanswered: [] });
   assert.match(text, /agent agent-7 +default +2 +- +agent agent-7 has closed all its connections/);
   assert.match(text, /1 cut tunnel of 3 \(--limit shows more\)\n2 more tunnels of the last hour are not kept/);
+});
+
+test('each line of a watched list says the reason, of which no word is lost at 80 columns', () => {
+  const { items } = cutsOf([{ member, value }], 600_000);
+  const text = rowsTable(CUTS.columns(items), items, styleOf(false, { columns: 80, wide: false }));
+  const lines = text.split('\n');
+  assert.ok(
+    lines.every((line) => line.length <= 80),
+    text,
+  );
+  const reason = text.replace(/\s+/g, ' ');
+  for (const word of gone.split(' ')) assert.ok(reason.includes(word), `${word} is not in ${text}`);
 });
 
 test('what hold told is blamed on the gateway or hold that it names, and counts once beside what a gateway saw', () => {

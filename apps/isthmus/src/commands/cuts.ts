@@ -24,7 +24,8 @@ export const CUTS: Kind<CutView, More> = {
   one: 'cut',
   past: true,
   names: ({ dial }) => [dial],
-  columns: () => COLUMNS,
+  // The list has the reasons of all above it.
+  columns: () => [...COLUMNS, REASON],
   async ask({ options, plane }: Call<Partial<Options>>) {
     const { answers, unanswered } = await (await plane()).ask(
       (admin, signal) => admin.getHistory({ tenant: options.tenant }, { signal }),
@@ -100,6 +101,13 @@ function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: ReturnType<typeof 
 
 type Group = ReturnType<typeof groupsIn>[number];
 
+const REASON: ListColumn<{ readonly reason: string }> = {
+  name: 'reason',
+  least: 12,
+  folds: true,
+  of: ({ reason }) => reason,
+};
+
 const GROUP_COLUMNS: readonly ListColumn<Group>[] = [
   { name: 'last', of: ({ last }) => last },
   { name: 'by', of: ({ by }, style) => style.bad(by) },
@@ -107,7 +115,7 @@ const GROUP_COLUMNS: readonly ListColumn<Group>[] = [
   { name: 'tenant', least: 8, drop: 1, of: ({ tenant }) => tenant },
   { name: 'tunnels', right: true, of: ({ tunnels }) => String(tunnels) },
   { name: 'told by hold', of: ({ hold }) => hold },
-  { name: 'reason', least: 16, folds: true, of: ({ reason }) => reason },
+  REASON,
 ];
 
 const COLUMNS: readonly ListColumn<CutView>[] = [
@@ -117,7 +125,7 @@ const COLUMNS: readonly ListColumn<CutView>[] = [
   { name: 'caller', least: 10, drop: 3, of: ({ caller }) => caller },
   { name: 'destination', least: 16, of: ({ destination }) => destination },
   { name: 'agent', least: 10, of: ({ agent }) => agent },
-  { name: 'age', of: ({ ageMs }) => age(ageMs) },
+  { name: 'age', drop: 4, of: ({ ageMs }) => age(ageMs) },
   { name: 'up', right: true, wide: true, of: ({ bytesUp }) => bytes(bytesUp) },
   { name: 'down', right: true, wide: true, of: ({ bytesDown }) => bytes(bytesDown) },
   { name: 'gateway', wide: true, of: ({ member }) => member },
