@@ -25,15 +25,21 @@ import {
 
 const MIB = 1024 * 1024;
 
+/** The memory of each process, in bytes. */
+type Sizes = Readonly<Record<'server' | 'agent', number>>;
+
 /** What README.md, the pages and the manifests give at least. */
-const AGENT = 48 * MIB;
-const SERVER = 128 * MIB;
+const LEAST: Sizes = { server: 128 * MIB, agent: 48 * MIB };
+/** What a pair needs for all of it in turn, and for uploads by gRPC beside idle tunnels. */
+const MORE: Sizes = { server: 192 * MIB, agent: 64 * MIB };
 
 const DIALS = 4000;
 const DIALS_AT_ONCE = 8;
 const TRANSFERS = 200;
 /** Of each transfer. */
 const KIB = 2048;
+/** Tunnels that carry nothing, beside everything else. */
+const IDLE = 500;
 /** So many of the transfers read slowly, and so many beside them not at all. */
 const SLOW = 20;
 const STANDING_STILL = 10;
@@ -50,8 +56,8 @@ interface Rig {
   readonly groups: Readonly<Record<'server' | 'agent', ControlGroup>>;
 }
 
-async function rig(scope: Scope, protocol: 'grpc' | 'connect'): Promise<Rig> {
-  const groups = { server: controlGroup(scope, SERVER), agent: controlGroup(scope, AGENT) };
+async function rig(scope: Scope, protocol: 'grpc' | 'connect', sizes: Sizes): Promise<Rig> {
+  const groups = { server: controlGroup(scope, sizes.server), agent: controlGroup(scope, sizes.agent) };
   const trust = await newTrust(scope);
   const env = AS_IN_IMAGE;
   const { member: server, agentPort, ways } = await serverMember(scope, trust, 'server', { env, place: groups.server });
@@ -111,6 +117,14 @@ async function uploads(rig: Rig): Promise<void> {
   await until(whole, { what: () => `bytes of each: ${arrived}`, deadline: WITHIN });
 }
 
+/** Beside tunnels that carry nothing. */
+function besideIdle(...works: readonly Work[]): Work {
+  return async (rig) => {
+    await opened(rig, IDLE);
+    for (const work of works) await work(rig);
+  };
+}
+
 async function opened({ tunnels, open }: Rig, count: number): Promise<Duplex[]> {
   const all = await tunnels.openMany(count, { window: STANDING });
   open.push(...all);
@@ -126,21 +140,23 @@ function readSlowly(tunnel: Duplex): void {
 }
 
 /** What one pair does. */
-const ROWS: readonly (readonly ['connect' | 'grpc', string, Work])[] = [
+const ROWS: readonly (readonly ['connect' | 'grpc', string, Work, sizes?: Sizes])[] = [
   ['connect', '4,000 dials, 8 at a time', dials],
-  ['connect', '200 downloads', downloads],
-  ['connect', '200 uploads', uploads],
+  ['connect', '200 downloads beside 500 idle tunnels', besideIdle(downloads)],
+  ['connect', '200 uploads beside 500 idle tunnels', besideIdle(uploads)],
+  ['connect', 'all of it in turn beside 500 idle tunnels', besideIdle(dials, downloads, uploads), MORE],
   ['grpc', '4,000 dials, 8 at a time', dials],
-  ['grpc', '200 downloads', downloads],
+  ['grpc', '200 downloads beside 500 idle tunnels', besideIdle(downloads)],
   ['grpc', '200 uploads', uploads],
+  ['grpc', '200 uploads beside 500 idle tunnels', besideIdle(uploads), MORE],
 ];
 
-for (const [protocol, what, work] of ROWS) {
+for (const [protocol, what, work, sizes = LEAST] of ROWS) {
   test(
-    `by ${protocol}, an agent in ${AGENT / MIB} MiB and a server in ${SERVER / MIB} MiB live through ${what}`,
+    `by ${protocol}, an agent in ${sizes.agent / MIB} MiB and a server in ${sizes.server / MIB} MiB live through ${what}`,
     { skip: unlessSlow() || controlGroupMissing() },
     scoped(async (scope, context) => {
-      const made = await rig(scope, protocol);
+      const made = await rig(scope, protocol, sizes);
       const peaks = watched(scope, made);
       const began = performance.now();
       try {
