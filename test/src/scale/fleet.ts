@@ -52,6 +52,10 @@ export class Fleet implements AsyncDisposable {
     return this.#size;
   }
 
+  get processes(): readonly ChildProcess[] {
+    return this.#workers;
+  }
+
   /** How long it may take for what it does, in milliseconds. */
   get deadline(): number {
     return DEADLINE + this.#size * DEADLINE_OF_AGENT;

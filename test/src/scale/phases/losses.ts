@@ -8,10 +8,10 @@ import type { PlanePhase } from './phase.ts';
 /** Dials per second that continue meanwhile. */
 const LOAD = 50;
 
-/** How long all agents of a restarted hub may take to have their sessions again, in milliseconds. */
-const BACK_WITHIN = 15_000;
+/** How long all agents of a lost hub may take to have their sessions again, in milliseconds. They come spread over 20 s. */
+const BACK_WITHIN = 30_000;
 
-/** An agent that lost one of its sessions waits up to this long, at random, before it connects again, in milliseconds. */
+/** An agent that lost one of its sessions waits up to this long at least, at random, before it connects again, in milliseconds. */
 const STAGGER = 2000;
 
 const COLUMNS = [
