@@ -69,8 +69,8 @@ export class RecentDials {
   constructor(events: PlaneEvents) {
     const counted = () => new DialHistory(SECOND_MS, performance.now(), COUNTED_MS);
     this.#rates = { gateway: counted(), hub: counted(), agent: counted() };
-    events.on('dial:start', (role, dial) => this.#began(role, dial));
-    events.on('dial:end', (role, dial, outcome) => this.#ended(role, dial, outcome));
+    events.on('dial:start', this.#began.bind(this));
+    events.on('dial:end', this.#ended.bind(this));
     events.on('tunnel:first-byte', ({ dial }, ms) => this.#answered(dial, ms));
     events.on('dial:park', () => {
       this.#parked++;

@@ -135,7 +135,7 @@ export class RecentHistory {
 
   constructor(events: PlaneEvents, role: Role) {
     this.#role = role;
-    events.on('dial:end', (at, dial, outcome) => this.#ended(at, dial, outcome));
+    events.on('dial:end', this.#ended.bind(this));
   }
 
   /** @param tenant unset: all */
@@ -160,6 +160,7 @@ export class RecentHistory {
     if (role !== this.#role || trial) return;
     const now = Date.now();
     const own = getOrPut(this.#tenants, tenant, () => new DialHistory(ADMIN.tenantSlotMs, now));
-    for (const history of [this.#all, own]) history.count(now, ms, error !== undefined);
+    this.#all.count(now, ms, error !== undefined);
+    own.count(now, ms, error !== undefined);
   }
 }

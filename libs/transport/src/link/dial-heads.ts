@@ -407,6 +407,7 @@ const METRICS: readonly (readonly [name: string, key: keyof DialTiming])[] = [
   ['agent', 'agentMs'],
   ['hub', 'hubMs'],
 ];
+const PARTS = new Map<string, keyof DialTiming>(METRICS);
 
 const METRIC = /^\s*([a-z]+);dur=(\d+(?:\.\d+)?)(?=$|[;\s])/;
 
@@ -423,7 +424,7 @@ function readTiming(value: string): DialTiming {
   const timing: { -readonly [Key in keyof DialTiming]: DialTiming[Key] } = {};
   for (const metric of value.split(',')) {
     const [, name = '', duration] = METRIC.exec(metric) ?? [];
-    const key = METRICS.find((metric) => metric[0] === name)?.[1];
+    const key = PARTS.get(name);
     const ms = Number(duration);
     if (key && Number.isFinite(ms)) timing[key] = ms;
   }

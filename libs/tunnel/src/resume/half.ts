@@ -271,7 +271,8 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
 
   data(carrier: Carrier, bytes: Uint8Array): void {
     if (carrier !== this.carrier || this.#state !== 'running') return;
-    this.#leftBytes ||= !this.mayHold(bytes.length - this.incoming.again(bytes.length));
+    if (!this.#leftBytes && this.incoming.ofEarlier > 0)
+      this.#leftBytes = !this.mayHold(bytes.length - this.incoming.again(bytes.length));
     if (this.#leftBytes) {
       this.#clearDeadline();
       return;

@@ -261,7 +261,7 @@ class Incoming {
 
   /** How much more was taken than the other half knows. */
   get untold(): number {
-    return this.takenWithEnd - this.told;
+    return (this.done ? this.taken + 1 : this.taken) - this.told;
   }
 
   /** Whether the other half has asked, and can now be told. */
@@ -282,7 +282,7 @@ class Incoming {
 
   /** Counts bytes of the carrier. @returns how many of them had already arrived on an earlier one */
   arrive(length: number): number {
-    const again = this.again(length);
+    const again = Math.min(Math.max(this.received - this.#carrierAt, 0), length);
     this.#carrierAt += length;
     this.received += length - again;
     return again;
