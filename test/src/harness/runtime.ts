@@ -29,6 +29,11 @@ const APPS: Record<ProgramName | 'isthmus', string> = {
 /** Bundles of the programs, as they are shipped, where a run of many tests has made them; without them, programs start from sources. */
 const BUNDLES = process.env.ISTHMUS_PROGRAMS;
 
+/** The `skip` option of a test of what a program takes of memory: from sources it takes 20 MiB more. */
+export function unlessBundled(): string | false {
+  return BUNDLES ? false : 'programs run from sources: npm run build, and set ISTHMUS_PROGRAMS=$PWD/dist/programs';
+}
+
 /** Returns the command that starts a program on the runtime that runs the tests, or on the Node that a run of tests names. */
 export function commandOf(name: keyof typeof APPS): readonly [string, ...string[]] {
   const app = `${ROOT}apps/${APPS[name]}`;

@@ -18,6 +18,7 @@ import {
   type Scope,
   scoped,
   serverMember,
+  unlessBundled,
   unlessSlow,
   until,
   within,
@@ -154,7 +155,7 @@ const ROWS: readonly (readonly ['connect' | 'grpc', string, Work, sizes?: Sizes]
 for (const [protocol, what, work, sizes = LEAST] of ROWS) {
   test(
     `by ${protocol}, an agent in ${sizes.agent / MIB} MiB and a server in ${sizes.server / MIB} MiB live through ${what}`,
-    { skip: unlessSlow() || controlGroupMissing() },
+    { skip: unlessSlow() || unlessBundled() || controlGroupMissing() },
     scoped(async (scope, context) => {
       const made = await rig(scope, protocol, sizes);
       const peaks = watched(scope, made);
