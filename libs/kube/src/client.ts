@@ -20,8 +20,8 @@ export interface KubeClientOptions {
 
 /** One request to an API server. */
 interface KubeCall {
-  /** `PATCH` is server-side apply: name a `fieldManager` in the query. */
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PATCH';
+  /** `PATCH` is server-side apply: name a `fieldManager` in the query. `MERGE` is a merge patch, which leaves out fields that the kind lacks. */
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PATCH' | 'MERGE';
   /** Path of the API, without the server's own prefix: `/apis/...`. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
@@ -322,14 +322,19 @@ function openPool(connection: KubeConnection): ConnectionPool {
   return { connection, agent: httpsAgent({ ca, cert, key }, [name], limits) };
 }
 
+/** JSON is YAML, too. */
+const TYPES: ReadonlyMap<string, string> = new Map([
+  ['PATCH', 'application/apply-patch+yaml'],
+  ['MERGE', 'application/merge-patch+json'],
+]);
+
 /** Sends a call and returns the head of the answer. The body is still to be read. */
 async function exchange(pool: ConnectionPool, call: KubeCall, signal: AbortSignal): Promise<IncomingMessage> {
   const { server, token } = pool.connection;
   const url = new URL(server.pathname.replace(/\/$/, '') + call.path, server);
   for (const [name, value] of Object.entries(call.query ?? {})) url.searchParams.set(name, value);
   const body = call.body === undefined ? undefined : JSON.stringify(call.body);
-  // JSON is YAML, too.
-  const type = call.method === 'PATCH' ? 'application/apply-patch+yaml' : 'application/json';
+  const type = TYPES.get(call.method) ?? 'application/json';
   const headers = {
     accept: 'application/json',
     'user-agent': 'isthmus',
@@ -337,7 +342,7 @@ async function exchange(pool: ConnectionPool, call: KubeCall, signal: AbortSigna
     ...(body === undefined ? {} : { 'content-type': type, 'content-length': Buffer.byteLength(body) }),
   };
   const request = server.protocol === 'http:' ? httpRequest : httpsRequest;
-  const sent = request(url, { method: call.method, headers, agent: pool.agent });
+  const sent = request(url, { method: call.method === 'MERGE' ? 'PATCH' : call.method, headers, agent: pool.agent });
   sent.end(body);
   return answerTo(sent, signal);
 }

@@ -51,7 +51,7 @@ export function statusOf(
       ? condition('Accepted', 'True', 'InForce', 'The spec is in force')
       : condition('Accepted', 'False', 'Refused', `${fault}${stays}`);
   return {
-    ...(tenant !== '' && { tenant }),
+    ...(tenant === '' ? before.tenant !== undefined && { tenant: before.tenant } : { tenant }),
     from,
     observedGeneration,
     ...(connected ?? numbersOf(before)),
@@ -102,6 +102,8 @@ export interface StatusOptions {
 /** Writes the status of `Tenant` objects where it says something else. */
 export class StatusWriter {
   readonly #options: StatusOptions;
+  /** By object of which the API server has not kept all that was written: a definition of an earlier version lacks fields. */
+  readonly #written = new Map<string, { readonly sent: TenantStatus; readonly kept: TenantStatus }>();
 
   constructor(options: StatusOptions) {
     this.#options = options;
@@ -122,7 +124,9 @@ export class StatusWriter {
       const before = known(`${namespace}/${name}`) ?? {};
       const said = connected && (connected.get(verdict.tenant) ?? NOBODY);
       const status = statusOf(verdict, said, before, now);
-      if (!isSame(before, status)) writes.push(() => this.#put(namespace, name, status, signal));
+      const last = this.#written.get(`${namespace}/${name}`);
+      const stands = last && isSame(last.sent, status) && isSame(last.kept, before);
+      if (!stands && !isSame(before, status)) writes.push(() => this.#put(namespace, name, status, signal));
     }
     const next = async () => {
       for (let write = writes.shift(); write && !signal.aborted; write = writes.shift()) await write();
@@ -133,9 +137,12 @@ export class StatusWriter {
   async #put(namespace: string, name: string, status: TenantStatus, signal: AbortSignal): Promise<void> {
     const path = `${GROUP}/namespaces/${namespace}/tenants/${name}/status`;
     const body = { apiVersion: 'isthmus.dev/v1alpha1', kind: 'Tenant', metadata: { namespace, name }, status };
-    const query = { fieldManager: MANAGER, force: 'true' };
+    const query = { fieldManager: MANAGER };
     try {
-      await this.#options.client.request({ method: 'PATCH', path, query, body, signal });
+      const call = { method: 'MERGE', path, query, body, signal } as const;
+      const { status: kept = {} } = await this.#options.client.request<{ readonly status?: TenantStatus }>(call);
+      if (isSame(kept, status)) this.#written.delete(`${namespace}/${name}`);
+      else this.#written.set(`${namespace}/${name}`, { sent: status, kept });
     } catch (error) {
       // It was deleted meanwhile.
       if (error instanceof KubeStatusError && error.status === 404) return;

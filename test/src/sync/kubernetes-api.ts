@@ -27,6 +27,11 @@ interface Ports {
   readonly api: number;
 }
 
+interface ApiOptions {
+  /** The largest database of etcd. */
+  readonly quotaBytes?: number;
+}
+
 /** A Kubernetes API without anything that runs in a cluster: etcd, kube-apiserver and kubectl. */
 export class KubernetesApi {
   readonly kubeconfig: string;
@@ -34,10 +39,12 @@ export class KubernetesApi {
   readonly #scope: Scope;
   readonly #programs: Programs;
   readonly #ports: Ports;
+  readonly #quota: readonly string[];
   #etcd: Program | undefined;
   #apiServer: Program | undefined;
 
-  private constructor(scope: Scope, dir: string, programs: Programs, ports: Ports) {
+  private constructor(scope: Scope, dir: string, programs: Programs, ports: Ports, { quotaBytes }: ApiOptions) {
+    this.#quota = quotaBytes === undefined ? [] : [`--quota-backend-bytes=${quotaBytes}`];
     this.#scope = scope;
     this.#dir = dir;
     this.#programs = programs;
@@ -46,12 +53,12 @@ export class KubernetesApi {
   }
 
   /** Starts it, with the definition of `Tenant` objects. */
-  static async start(scope: Scope): Promise<KubernetesApi> {
+  static async start(scope: Scope, options: ApiOptions = {}): Promise<KubernetesApi> {
     const module = join(ROOT, 'test/cluster/kubernetes');
     const built = (name: string) => goBuilt(`${name}-${VERSION}`, module, `k8s.io/kubernetes/cmd/${name}`);
     const programs = { apiServer: await built('kube-apiserver'), kubectl: await built('kubectl') };
     const ports = { etcd: await freePort(), peer: await freePort(), api: await freePort() };
-    const api = new KubernetesApi(scope, await tempDir(scope), programs, ports);
+    const api = new KubernetesApi(scope, await tempDir(scope), programs, ports, options);
     await api.#prepare();
     await api.up();
     await api.kubectl(['apply', '--server-side', '-f', join(ROOT, 'k8s/crd/tenants.yaml')]);
@@ -86,6 +93,7 @@ export class KubernetesApi {
     this.#etcd = this.#scope.use(
       new Program('etcd', [
         ...(['etcd', `--data-dir=${dir}/etcd`, '--log-level=error'] as const),
+        ...this.#quota,
         ...[`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`, `--listen-peer-urls=${peers}`],
       ]),
     );

@@ -1,27 +1,18 @@
 import assert from 'node:assert/strict';
-import { existsSync, globSync, readdirSync, readFileSync, watch } from 'node:fs';
+import { globSync, readFileSync, watch } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, test } from 'node:test';
 import { startAdmission } from '@isthmus/admission';
 import { planeEvents } from '@isthmus/tunnel';
-import { parse } from 'yaml';
 import {
-  AS_IN_IMAGE,
   Authority,
-  commandOf,
   connectThrough,
-  type Flags,
-  freePort,
   greeter,
-  isUp,
   newTrust,
   nextChunk,
-  type Program,
-  type Scope,
   scoped,
   sharedByFile,
   startAgent,
-  startCommand,
   startServer,
   tempDir,
   until,
@@ -38,79 +29,9 @@ import {
   tenantOf,
   tenantWithCa,
 } from './objects.ts';
+import { faultOf, fileOf, files, named, startSync, written } from './synced.ts';
 
 const api = sharedByFile((scope) => KubernetesApi.start(scope));
-
-/** A tenant's file, as far as the tests read it. */
-interface WrittenFile {
-  readonly tenant: string;
-  readonly source: { readonly kind: string };
-  readonly agents: readonly {
-    readonly certificates: { readonly ca: string };
-    readonly tokens: { readonly keys: string; readonly subject: string };
-  }[];
-  readonly callers: readonly { readonly certificates: { readonly ca: string; readonly names: readonly string[] } }[];
-  readonly limits?: { readonly tunnels: number };
-}
-
-interface Synced {
-  readonly dir: string;
-  readonly program: Program;
-}
-
-async function startSync(
-  scope: Scope,
-  { kubeconfig }: KubernetesApi,
-  flags: Flags = {},
-  dir?: string,
-): Promise<Synced> {
-  const to = dir ?? (await tempDir(scope));
-  const healthPort = await freePort();
-  const all = { 'tenants-dir': to, kubeconfig, 'health-port': healthPort, 'log-format': 'json', member: '', ...flags };
-  const command = [...commandOf('isthmus'), 'tenants', 'sync'] as const;
-  const program = startCommand(scope, command, { flags: all, healthPort, env: AS_IN_IMAGE });
-  await isUp(program);
-  return { dir: to, program };
-}
-
-/** Files of tenants in a directory. */
-function files(dir: string): string[] {
-  return readdirSync(dir)
-    .filter((name) => name.endsWith('.yaml'))
-    .sort();
-}
-
-function fileOf(dir: string, name: string): WrittenFile | undefined {
-  const path = join(dir, name);
-  return existsSync(path) ? parse(readFileSync(path, 'utf8')) : undefined;
-}
-
-/** The content of a file that a tenant's file names. */
-function named(dir: string, path = ''): string {
-  return readFileSync(join(dir, path), 'utf8');
-}
-
-function faults(dir: string): { object: string; fault: string; kept?: string }[] {
-  return existsSync(join(dir, '.sync.json')) ? JSON.parse(readFileSync(join(dir, '.sync.json'), 'utf8')).faults : [];
-}
-
-/** What is wrong with an object, once something is. */
-function faultOf(dir: string, object: string): Promise<string> {
-  return until(() => faults(dir).find((each) => each.object === object)?.fault, {
-    what: () => `a fault of ${object}: ${JSON.stringify(faults(dir))}`,
-  });
-}
-
-/** Waits for a tenant's file, or until it is as it should be. */
-function written(dir: string, name: string, is: (file: WrittenFile) => boolean = () => true) {
-  return until(
-    () => {
-      const file = fileOf(dir, name);
-      return file && is(file) ? file : undefined;
-    },
-    { deadline: 30_000, what: () => `${name} in ${files(dir)}; ${JSON.stringify(faults(dir))}` },
-  );
-}
 
 describe('isthmus tenants sync beside a real API server', { skip: noApiServer }, () => {
   test(
