@@ -410,6 +410,15 @@ function folderOf(dir: string): string {
 }
 
 const MANY = 1000;
+/** How long requests are counted: the leader asks its member, and looks for what to write, more than once in it. */
+const REST_MS = 25_000;
+
+/** How many requests the API server has had. */
+async function requestsTo(kube: KubernetesApi): Promise<number> {
+  const metrics = await kube.kubectl(['get', '--raw=/metrics']);
+  const counts = [...metrics.matchAll(/^apiserver_request_total\{[^}]*\} (\S+)$/gm)].map(([, count]) => Number(count));
+  return counts.reduce((sum, count) => sum + count, 0);
+}
 
 describe('A thousand tenants', { skip: noApiServer }, () => {
   test(
@@ -441,8 +450,26 @@ describe('A thousand tenants', { skip: noApiServer }, () => {
       if (process.env.ISTHMUS_PROGRAMS) assert.ok(kib < 120 * 1024, `${kib} KiB`);
       await program.kill();
       const again = performance.now();
-      await startSync(scope, kube);
+      await kube.apply(namespaceOf('plane'));
+      await startSync(scope, kube, { 'status-namespace': 'plane' });
       context.diagnostic(`a start with them takes ${((performance.now() - again) / 1000).toFixed(1)} s`);
+      const reasons = ['get', 'tenants', '-A', '-o', 'jsonpath={.items[*].status.conditions[0].reason}'];
+      const inForceIn = async () =>
+        (await kube.kubectl(reasons)).split(' ').filter((each) => each === 'InForce').length;
+      let said = 0;
+      await until(
+        async () => {
+          said = await inForceIn();
+          return said === MANY;
+        },
+        { deadline: 180_000, what: () => `the status of ${MANY} tenants, of which ${said} have one` },
+      );
+      const before = await requestsTo(kube);
+      const from = performance.now();
+      await until(() => performance.now() - from >= REST_MS, { deadline: 2 * REST_MS, what: 'a while at rest' });
+      const perSecond = ((await requestsTo(kube)) - before) / ((performance.now() - from) / 1000);
+      context.diagnostic(`${perSecond.toFixed(1)} requests a second at rest, with those of the API server to itself`);
+      assert.ok(perSecond < 5, `${perSecond} requests a second`);
     }),
   );
 });
