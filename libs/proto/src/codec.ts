@@ -108,8 +108,7 @@ export function decodePacket(bytes: Uint8Array): Packet {
   const reader = new WireReader(bytes);
   let number = 0;
   let packet: Packet | undefined;
-  while (!reader.done) {
-    const tag = reader.tag();
+  for (let tag = reader.tag(); tag !== 0; tag = reader.tag()) {
     const member = BY_TAG.get(tag);
     if (tag === TYPE_TAG) {
       number = reader.int32();
@@ -129,8 +128,7 @@ export function decodePacket(bytes: Uint8Array): Packet {
 
 function readFields(reader: WireReader, packet: Packet, fields: readonly string[]): void {
   const values = packet as unknown as Values;
-  while (!reader.done) {
-    const tag = reader.tag();
+  for (let tag = reader.tag(); tag !== 0; tag = reader.tag()) {
     const name = fields[Math.floor(tag / 8) - 1];
     const value = name === undefined ? undefined : reader.value(tag, values[name] as Value);
     if (name === undefined || value === undefined) reader.skip(tag);

@@ -44,10 +44,6 @@ export class WireReader {
     this.#end = end;
   }
 
-  get done(): boolean {
-    return this.#offset >= this.#end;
-  }
-
   /** The position of the next byte to read. */
   get offset(): number {
     return this.#offset;
@@ -59,10 +55,11 @@ export class WireReader {
     return this.#offset + length === this.#end;
   }
 
-  /** Reads a field number and wire type as one number, to compare with `varintTag` and `lengthTag`. */
+  /** Reads a field number and wire type as one number, to compare with `varintTag` and `lengthTag`. 0 at the end of the range. */
   tag(): number {
+    if (this.#offset >= this.#end) return 0;
     const first = this.#bytes[this.#offset] as number;
-    if (this.#offset < this.#end && first >= 8 && first < 0x80) {
+    if (first >= 8 && first < 0x80) {
       this.#offset++;
       return first;
     }
@@ -139,6 +136,7 @@ export class WireReader {
     if (depth > MAX_GROUP_DEPTH) throw new PacketError(`groups nest deeper than ${MAX_GROUP_DEPTH}`);
     for (;;) {
       const tag = this.tag();
+      if (tag === 0) throw truncated();
       if (tag % 8 !== END_GROUP) {
         this.skip(tag, depth);
         continue;

@@ -186,11 +186,12 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
    * Lets the peer send as many bytes as were taken. Others count against its window: those of a paused reader, of an unfinished message, or
    * withheld for a slow reader.
    */
-  #give(least = this.#heldBack > 0 ? this.stream.config.heldBackBytes : undefined): void {
-    const owed = Math.min(this.#heldBack + this.#packets.length, this.#owed);
+  #give(least?: number): void {
+    const heldBack = this.#heldBack;
+    const owed = Math.min(heldBack + this.#packets.length, this.#owed);
     const taken = this.#owed - owed;
     this.#owed = owed;
-    if (taken > 0) this.stream.consume(taken, least);
+    if (taken > 0) this.stream.consume(taken, least ?? (heldBack > 0 ? this.stream.config.heldBackBytes : undefined));
   }
 
   #deliver(): void {

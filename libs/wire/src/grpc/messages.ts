@@ -134,8 +134,7 @@ export class PacketReader extends MessageReader {
       this.#readHead(expected);
     }
     if (this.#connectID !== undefined) return this.#nextPart(this.#connectID, this.readLength() as number);
-    const message = this.next();
-    return message && read(message);
+    return this.length < expected ? undefined : read(this.part(expected));
   }
 
   #readHead(expected: number): void {
