@@ -138,6 +138,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       return gatewayTunnels?.kept;
     },
     use: (of) => limiter.use(of),
+    holds: () => callers.holds(),
     leave() {
       state = 'leaving';
     },

@@ -1,7 +1,7 @@
 import type { Directory, Quarantine } from '@isthmus/directory';
 import type { FlagInForce } from '@isthmus/flags';
 import type { AdmissionState, Check, Metrics } from '@isthmus/service';
-import type { AgentName, Ask, Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { AgentName, Ask, Hold, Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { RoutingPart } from './calls/explain.ts';
 import type { KickPart } from './calls/lists.ts';
 import type { LogPart } from './calls/logs.ts';
@@ -123,6 +123,8 @@ export interface AdminBackend {
   readonly tenants?: TenantsPart;
   /** Set for a gateway. */
   readonly callers?: Pick<RecentCallers, 'of'>;
+  /** Set for a gateway: the processes of `isthmus hold` with links here. */
+  holds?(): Promise<readonly Hold[]>;
   /** Called for what an operator did on the admin port, and for what it was refused. */
   readonly operated?: (operation: Operation) => void;
   /** Set for an agent. */

@@ -66,6 +66,7 @@ export function aList(given: Partial<Members> = {}): Members {
     registry: undefined,
     servers: [],
     serversWanted: 0,
+    holds: [],
     nowMs: 0,
     ...given,
   };

@@ -4,7 +4,7 @@ import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
 import type { ChooseTls, OtherCertificate } from '@isthmus/transport';
-import type { Ask, DialUse, NextHop, Observation, Question, SessionInfo } from '@isthmus/tunnel';
+import type { Ask, DialUse, Hold, NextHop, Observation, Question, SessionInfo } from '@isthmus/tunnel';
 import type { tenantViews } from './tenancy/views.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */
@@ -54,6 +54,8 @@ export interface Gateway {
   readonly kept: number | undefined;
   /** What a tenant uses of this process; undefined before it has dialled. */
   use(tenant: string): DialUse | undefined;
+  /** The processes of `isthmus hold` with links here. */
+  holds(): Promise<readonly Hold[]>;
   /** Reports not ready, so that callers go to other gateways, and keeps serving. */
   leave(): void;
   /**

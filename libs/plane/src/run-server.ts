@@ -244,7 +244,7 @@ async function startOperations(
         },
       }),
     },
-    ...(gateway && { routing: gateway.routing, callers }),
+    ...(gateway && { routing: gateway.routing, callers, holds: () => gateway.holds() }),
     operated: (operation) => events.emit('operation', operation),
     plane: plane.part(roster),
     quarantine: quarantineIn(registry, directory),

@@ -1,6 +1,6 @@
 import type { BlockList, Socket } from 'node:net';
 import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
-import type { Attach, CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
+import type { Attach, CallerProtocol, Hold, PlaneEvents } from '@isthmus/tunnel';
 import { connectEdge } from './connect.ts';
 import { TRANSPORT } from './defaults.ts';
 import { type ProxyServiceOptions, proxyService } from './grpc/callers.ts';
@@ -66,6 +66,11 @@ export class Callers {
 
   get listeners(): readonly Listener[] {
     return [...this.#listeners];
+  }
+
+  /** The processes of `isthmus hold` with links here. */
+  async holds(): Promise<readonly Hold[]> {
+    return this.#holds?.all() ?? [];
   }
 
   /** @param owner what it says about its callers */

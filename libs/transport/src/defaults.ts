@@ -234,6 +234,12 @@ export const TRANSPORT = {
   answersUnread: 1000,
   /** Links of `isthmus hold` of one tenant at a gateway: one of each of its API servers. */
   holdLinksOfTenant: 64,
+  /** Tunnels that `isthmus hold` tells a gateway of which operators ask. */
+  heldTunnels: 1000,
+  /** Tunnels in each of its answers. */
+  heldAtOnce: 50,
+  /** How long it may take to answer, and for how long its answer counts. */
+  heldMs: 500,
   /** The longest reason in a control message. */
   reasonCharacters: 300,
   /** How many bytes of control messages may wait for a peer that does not read. Beyond that, the link is useless and ends. */

@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
 import { TUNNEL } from './defaults.ts';
+import type { Destination } from './destination.ts';
 import type { CallerProtocol, DialRequest, ResumableTunnel, TunnelOutcome, TunnelSide } from './dial.ts';
 import type { CutBy, DialError, DialTiming } from './errors.ts';
 import type { Principal } from './names.ts';
@@ -91,6 +92,29 @@ export interface HoldCut {
   readonly agoMs: number;
   readonly up: number;
   readonly down: number;
+}
+
+/** A tunnel whose caller's end is at `isthmus hold`, as that says. */
+export interface HeldTunnel extends Pick<ResumableTunnel, 'agentId' | 'attached' | 'moves' | 'kept'> {
+  readonly dialId: string;
+  readonly destination: Destination;
+  /** Milliseconds since the epoch, by the clock of hold. */
+  readonly since: number;
+  readonly up: number;
+  readonly down: number;
+}
+
+/** A process of `isthmus hold` with a link to this gateway. Tenant and caller are those of its credential; the rest are claims. */
+export interface Hold {
+  /** Empty if it has not said yet. */
+  readonly name: string;
+  readonly version: string;
+  readonly tenant: string;
+  readonly caller: string;
+  readonly remote: string;
+  /** Since when it has the link, in milliseconds since the epoch. */
+  readonly since: number;
+  readonly tunnels: readonly HeldTunnel[];
 }
 
 /** Where a certificate is used: on a port, or to authenticate to servers (`uplink`: an agent's; `peers`: both). */

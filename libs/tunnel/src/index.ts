@@ -62,6 +62,8 @@ export {
   type CertificatePlace,
   type DialFailure,
   type DialOutcome,
+  type HeldTunnel,
+  type Hold,
   type HoldCut,
   type Operation,
   type Operator,

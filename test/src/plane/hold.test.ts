@@ -24,6 +24,11 @@ import {
   within,
 } from '../harness/index.ts';
 import { carries, closed, Dialler, dial } from './dials.ts';
+import { asked, isthmus } from './operator.ts';
+
+interface TunnelView {
+  readonly resume?: { readonly attached: boolean; readonly moves: number };
+}
 
 const MIB = 1 << 20;
 
@@ -184,6 +189,29 @@ async function dialWhenThere(
   await carries(tunnel, protocol);
   tunnel.destroy();
 }
+
+test(
+  'members list isthmus hold, and say of the tunnels whose ends it has whether and how often they moved',
+  scoped(async (scope) => {
+    const { hold, servers } = await busyHold(scope);
+    const [near, far] = servers;
+    const shown = async ({ program }: Member) => {
+      const { tunnels } = await asked<{ tunnels: readonly TunnelView[] }>(program, 'tunnels');
+      return tunnels[0]?.resume;
+    };
+    const there = async () => (await shown(near))?.attached === true;
+    await until(there, { what: 'the state of the tunnel at the gateway that carries it' });
+    const listed = async () => {
+      const { out } = await isthmus(far.program, 'status');
+      return /\nCallers' ends \(isthmus hold\):\n {2}\S+: 1 tunnel of tenant default, by [\w-]+, version /.test(out);
+    };
+    await until(listed, { what: 'isthmus hold in isthmus status' });
+    await near.kill();
+    const moved = async () => (await shown(far))?.moves === 1;
+    await until(moved, { what: 'the tunnel at the other gateway, after one move' });
+    assert.ok(hold.member.program.running);
+  }),
+);
 
 test(
   'isthmus hold that is told to stop serves new dials while a tunnel lives, and dials wait from its end to the next one, as under a kubelet',

@@ -3,7 +3,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { type Kind, type ListColumn, listCommand } from '../lists.ts';
 import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
-import { type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
+import { type Answer, admissionName, byName, roleNames, type Unanswered } from '../plane/member.ts';
 import { folded, table } from '../table.ts';
 
 /** Whom a member refused at its ports, and why. */
@@ -22,7 +22,7 @@ type MemberView = ReturnType<typeof memberView> & {
   readonly warnings?: readonly string[];
 };
 
-type More = Pick<StatusView, 'plane' | 'attention'>;
+type More = Pick<StatusView, 'plane' | 'attention' | 'holds'>;
 
 export const MEMBERS: Kind<MemberView, More> = {
   name: 'members',
@@ -74,7 +74,18 @@ export function statusView(
   });
   const plane = answers.find(({ value }) => value.plane !== '')?.value.plane ?? '';
   // What works now, and should be looked at before it fails.
-  return { plane, members, attention: findingsIn(judge(evidence, ATTENTION)), unanswered };
+  return { plane, members, attention: findingsIn(judge(evidence, ATTENTION)), holds: holdsOf(evidence), unanswered };
+}
+
+/** Each process of `isthmus hold` once, with the gateways to which it has links. */
+function holdsOf({ members }: Pick<Asked['evidence'], 'members'>) {
+  const found = new Map<string, Omit<adminApi.Hold, 'remote' | 'sinceMs'> & { readonly gateways: string[] }>();
+  for (const { id, list } of members)
+    for (const { remote, sinceMs: _since, ...hold } of list?.holds ?? []) {
+      const key = `${hold.tenant} ${hold.name || remote}`;
+      found.set(key, { ...hold, name: hold.name || remote, gateways: [...(found.get(key)?.gateways ?? []), id] });
+    }
+  return [...found.values()].sort((a, b) => byName(a.name, b.name));
 }
 
 export function exitOf({ members, attention, unanswered }: StatusView): ExitStatus {
@@ -167,7 +178,7 @@ function aloneText(members: readonly MemberView[]): string {
   return members.length > 1 ? `${members.length} servers, each a plane of its own` : 'A plane of one server';
 }
 
-export function statusText({ plane, members, attention, unanswered }: StatusView, style: Style): string {
+export function statusText({ plane, members, attention, holds, unanswered }: StatusView, style: Style): string {
   const rows = members.map((member) => COLUMNS.map((column) => column.of(member, style)));
   const silent = unanswered.map((each) => silentRow(each, style));
   const count = plural(rows.length + silent.length, 'member');
@@ -179,11 +190,16 @@ export function statusText({ plane, members, attention, unanswered }: StatusView
   const why = unready.length > 0 ? `\nNot ready:\n${unready.join('')}` : '';
   const noticed = members.flatMap(({ member, notices }) => notices.map((notice) => `  ${member}: ${notice}\n`));
   const todo = noticed.length > 0 ? `\nTo fix:\n${noticed.join('')}` : '';
+  const held = holds.map(({ name, tenant, tunnels, gateways, version }) => {
+    const links = `${plural(tunnels, 'tunnel')} of tenant ${tenant}, by ${gateways.join(', ')}`;
+    return `  ${name}: ${links}${version === '' ? '' : `, version ${version}`}\n`;
+  });
+  const ends = held.length > 0 ? `\nCallers' ends (isthmus hold):\n${held.join('')}` : '';
   const lines = (findings: readonly Finding[]) =>
     findings.map(({ about, detail, todo }) => `  ${about}: ${detail}\n    -> ${todo}\n`).join('');
   const near = attention.filter(({ check }) => check !== 'refusals');
   const refused = attention.filter(({ check }) => check === 'refusals');
   const soon = near.length > 0 ? `\nNeeds attention:\n${lines(near)}` : '';
   const kept = refused.length > 0 ? `\nRejected recently:\n${lines(refused)}` : '';
-  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${folded(`${why}${todo}${soon}${kept}`, style)}`;
+  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${folded(`${ends}${why}${todo}${soon}${kept}`, style)}`;
 }

@@ -13,6 +13,7 @@ import {
   type ControlMessage,
   type CutMessage,
   DEFAULT_TENANT,
+  heldAnswers,
   type LinkClient,
   LinkServer,
 } from '@isthmus/transport';
@@ -50,6 +51,7 @@ async function held(...names: readonly string[]) {
     tls: NO_TLS,
     instance: '0123456789abcdef',
     name: 'n1',
+    answer: heldAnswers('n1', '1', () => []),
     events,
     log: {
       info: (fields, message) => void lines.push({ level: 'info', text: `${message} ${JSON.stringify(fields)}` }),

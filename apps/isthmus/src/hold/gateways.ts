@@ -14,6 +14,7 @@ import {
 import { type CutMessage, LinkClient, requestHoldLink, secureConnect, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
+  type Ask,
   asDialError,
   type Dial,
   DialError,
@@ -39,6 +40,8 @@ export interface GatewaysOptions {
   readonly instance: string;
   /** Names it to operators. */
   readonly name: string;
+  /** Answers gateways' questions for operators. */
+  readonly answer: Ask;
   readonly events: PlaneEvents;
   readonly log: GatewayLog;
 }
@@ -291,7 +294,7 @@ class LinkedGateway {
   }
 
   async #linked(): Promise<LinkClient> {
-    const { events, instance, changed } = this.#options;
+    const { events, instance, name, answer, changed } = this.#options;
     const socket = await this.#reach();
     const peer = `gateway ${this.name}`;
     try {
@@ -302,6 +305,7 @@ class LinkedGateway {
     }
     const link = new LinkClient({
       ...{ socket, peer, to: 'gateway', gatewayInstance: instance, events },
+      member: { id: name, answer },
       receive: ({ type }) => {
         if (type !== 'drain') return;
         this.#leaves = true;
@@ -313,9 +317,9 @@ class LinkedGateway {
       },
     });
     const timer = setTimeout(() => link.destroy(new Error('it does not answer')), ISTHMUS.holdConnectMs);
-    const answer = await Promise.race([link.answered, link.closed]);
+    const accepted = await Promise.race([link.answered, link.closed]);
     clearTimeout(timer);
-    if (answer instanceof Error) throw answer;
+    if (accepted instanceof Error) throw accepted;
     return link;
   }
 

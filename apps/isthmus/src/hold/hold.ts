@@ -16,7 +16,7 @@ import {
   VERSION,
 } from '@isthmus/service';
 import { createLogger, holdMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
-import { anyoneOf, Callers, DEFAULT_TENANT, watchCertificate } from '@isthmus/transport';
+import { anyoneOf, Callers, DEFAULT_TENANT, heldAnswers, watchCertificate } from '@isthmus/transport';
 import {
   DialLimiter,
   formatDestination,
@@ -39,7 +39,9 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
     closing.defer(metrics.close);
     const tls = { cert: flags['gateway-cert'], key: flags['gateway-key'], ca: flags['gateway-ca-cert'] };
     const instance = randomHex(8);
-    const gateways = new Gateways({ places: parseGateways(flags), tls, instance, name: hostname(), events, log });
+    const name = hostname();
+    const answer = heldAnswers(name, VERSION, () => tunnels);
+    const gateways = new Gateways({ places: parseGateways(flags), tls, instance, name, answer, events, log });
     closing.defer(() => gateways.close());
     closing.defer(watchCertificate({ where: 'peers', files: tls, events }));
     const resume = resumeOptions(flags);

@@ -43,6 +43,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     plan: () => ({ sessions: 0, moves: [] }),
     // Why a link fails may name others.
     ...(plane && { plane: { ...plane, failureOf: () => undefined } }),
+    ...(backend.holds && { holds: async () => ((await backend.holds?.()) ?? []).filter(own) }),
     ...(losses && { losses: { list: () => losses.list().filter(own) } }),
     ...(events && { events: { list: () => events.list().filter(own) } }),
     ...(cuts && { cuts: { of: () => cuts.of(tenant) } }),

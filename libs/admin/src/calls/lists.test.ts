@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ResumableTunnel, TunnelInfo } from '@isthmus/tunnel';
+import type { HeldTunnel, Hold, ResumableTunnel, TunnelInfo } from '@isthmus/tunnel';
 import { aSession, asking } from '../testing/backend.ts';
 
 function tunnel(sessionId: string): TunnelInfo {
@@ -66,4 +66,40 @@ test('a tunnel that outlives its hub is listed at the session that carries it no
   );
   const through = await client.admin.listTunnels({ sessionId: 'now' });
   assert.equal(through.tunnels.length, 1);
+});
+
+test('isthmus hold is listed, with the state of the tunnels whose ends it has, also of those that nothing carries', async () => {
+  const gatewayTunnel = (id: string, tenant: string, via: 'hold' | 'grpc'): TunnelInfo => {
+    const { dial, ...rest } = tunnel('s');
+    return { ...rest, role: 'gateway', dial: { ...dial, id, tenant, caller: { via, identity: 'api', remote: '' } } };
+  };
+  const tunnels = [
+    gatewayTunnel('1', 'acme', 'hold'),
+    gatewayTunnel('2', 'acme', 'grpc'),
+    gatewayTunnel('3', 'beta', 'hold'),
+  ];
+  const held = (dialId: string, attached: boolean): HeldTunnel => {
+    const to = { agentId: 'a', destination: { host: 'x', port: 1 } };
+    return { dialId, ...to, since: 1, up: 2, down: 3, attached, moves: 4, kept: 5 };
+  };
+  const hold: Hold = {
+    ...{ name: 'node-1', version: '1', tenant: 'acme', caller: 'api', remote: 'uds', since: 7 },
+    tunnels: [held('1', true), held('2', true), held('3', true), held('4', false), held('5', true)],
+  };
+  await using client = await asking({ tunnels: () => new Set(tunnels), holds: async () => [hold] });
+  const listed = (await client.admin.listTunnels({})).tunnels;
+  assert.deepEqual(
+    listed.map(({ dialId, tenant, resume }) => [dialId, tenant, resume]),
+    [
+      ['1', 'acme', { attached: true, moves: 4, keptBytes: 5 }],
+      // Not of hold, and of another tenant: what it says of them counts nothing.
+      ['2', 'acme', undefined],
+      ['3', 'beta', undefined],
+      ['4', 'acme', { attached: false, moves: 4, keptBytes: 5 }],
+    ],
+  );
+  assert.deepEqual([listed[3]?.destination, listed[3]?.caller, listed[3]?.bytesDown], ['x:1', 'api', 3]);
+  const { holds } = await client.admin.listMembers({});
+  const { since: sinceMs, tunnels: _tunnels, ...who } = hold;
+  assert.deepEqual(holds, [{ ...who, sinceMs, tunnels: 5 }]);
 });

@@ -1,5 +1,12 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { PlaneEnded, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import {
+  formatDestination,
+  type HeldTunnel,
+  type Hold,
+  PlaneEnded,
+  type SessionInfo,
+  type TunnelInfo,
+} from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import {
@@ -8,6 +15,8 @@ import {
   eventMessage,
   invalid,
   notFound,
+  ROLES,
+  resumeMessage,
   sessionMessage,
   tenantAsked,
   tunnelMessage,
@@ -35,14 +44,46 @@ export function listsRpc(backend: AdminBackend): ListsRpc {
     },
     async listTunnels({ tenant, sessionId }) {
       const now = Date.now();
-      const tunnels = [...backend.tunnels()]
-        .filter((tunnel) => tenant === '' || tunnel.dial.tenant === tenant)
-        .filter((tunnel) => sessionId === '' || tunnel.sessionId === sessionId)
-        .sort(byAge)
-        .map((tunnel) => tunnelMessage(tunnel, now));
-      return { tunnels };
+      const held = new HeldTunnels((await backend.holds?.()) ?? []);
+      const tunnels = [...backend.tunnels()].sort(byAge).map((tunnel) => held.message(tunnel, now));
+      const found = [...tunnels, ...held.waiting(now)]
+        .filter((tunnel) => tenant === '' || tunnel.tenant === tenant)
+        .filter((tunnel) => sessionId === '' || tunnel.sessionId === sessionId);
+      return { tunnels: found };
     },
   };
+}
+
+/** What `isthmus hold` says of the tunnels whose callers' ends it has. A gateway passes these on, and knows none that waits for a way. */
+class HeldTunnels {
+  readonly #left = new Map<string, { readonly hold: Hold; readonly tunnel: HeldTunnel }>();
+
+  constructor(holds: readonly Hold[]) {
+    for (const hold of holds)
+      for (const tunnel of hold.tunnels) this.#left.set(`${hold.tenant} ${tunnel.dialId}`, { hold, tunnel });
+  }
+
+  message(tunnel: TunnelInfo, now: number): adminApi.Tunnel {
+    const { dial } = tunnel;
+    const key = `${dial.tenant} ${dial.id}`;
+    const held = this.#left.get(key)?.tunnel;
+    this.#left.delete(key);
+    // A claim says nothing of what is not hold's.
+    if (!held || tunnel.role !== 'gateway' || dial.caller?.via !== 'hold') return tunnelMessage(tunnel, now);
+    return { ...tunnelMessage(tunnel, now), resume: resumeMessage(held) };
+  }
+
+  /** Those that nothing carries. */
+  *waiting(now: number): Iterable<adminApi.Tunnel> {
+    for (const { hold, tunnel } of this.#left.values()) {
+      const { dialId, destination, agentId, since, up, down, attached } = tunnel;
+      if (attached) continue;
+      const of = { dialId, role: ROLES.gateway, tenant: hold.tenant, caller: hold.caller, agentId };
+      const about = { destination: formatDestination(destination), resume: resumeMessage(tunnel) };
+      const counts = { sinceMs: since, ageMs: Math.max(0, now - since), bytesUp: up, bytesDown: down, idleMs: 0 };
+      yield { ...of, ...about, ...counts, sessionId: '', hubId: '', halfClosed: '' };
+    }
+  }
 }
 
 export function drainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'drain'> {

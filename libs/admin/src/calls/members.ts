@@ -3,7 +3,7 @@ import type { HubRecord, Member } from '@isthmus/directory';
 import { adminApi, valuesOf } from '@isthmus/proto/admin';
 import { isLoopback } from '@isthmus/runtime';
 import type { RegistryHealth } from '@isthmus/service';
-import { inWords, type SessionInfo } from '@isthmus/tunnel';
+import { type Hold, inWords, type SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { PROTOCOLS, ROLES } from './messages.ts';
 import type { Identity } from './status.ts';
@@ -65,6 +65,7 @@ export function membersRpc(backend: AdminBackend): MembersRpc {
         registry: plane && registryMessage(plane.registry),
         servers: servers ? [...servers.connected()].map(serverMessage) : [],
         serversWanted: servers?.wanted() ?? 0,
+        holds: ((await backend.holds?.()) ?? []).map(holdMessage),
         nowMs: Date.now(),
       };
     },
@@ -91,6 +92,10 @@ function placeOf({ adminAddress, host, memberId }: Member): string {
 function memberMessage({ roles, since, ...member }: Member, { memberId }: Identity): adminApi.Member {
   const self = member.memberId === memberId;
   return { ...member, roles: roles.map((role) => ROLES[role]), sinceMs: since, self };
+}
+
+function holdMessage({ since: sinceMs, tunnels, ...hold }: Hold): adminApi.Hold {
+  return { ...hold, sinceMs, tunnels: tunnels.length };
 }
 
 function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {

@@ -105,7 +105,11 @@ export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel 
   };
 }
 
-function resumeMessage({ attached, moves, kept }: ResumableTunnel): adminApi.Tunnel_Resume {
+export function resumeMessage({
+  attached,
+  moves,
+  kept,
+}: Pick<ResumableTunnel, 'attached' | 'moves' | 'kept'>): adminApi.Tunnel_Resume {
   return { attached, moves, keptBytes: kept };
 }
 

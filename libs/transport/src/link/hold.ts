@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
-import { guarding, onceClosed, RandomSet, within } from '@isthmus/runtime';
-import { type Attach, dialLog, NotAuthorised, parseDestination, toldOf } from '@isthmus/tunnel';
+import { guarding, onceClosed, within } from '@isthmus/runtime';
+import { type Attach, dialLog, type Hold, NotAuthorised, parseDestination, toldOf } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
@@ -10,6 +10,7 @@ import { type Accept, fromTheStart, HOLD_REQUEST } from '../listen.ts';
 import { peerOf } from '../tls/certificate.ts';
 import { Allowances } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
+import { HELD, readHeld } from './held.ts';
 import { LinkServer } from './server.ts';
 
 /** How `isthmus hold` asks for a link, where callers connect. A gateway without such links answers as to any GET. */
@@ -47,10 +48,11 @@ interface HoldLinksOptions extends CallerEdgeOptions {
 /** A gateway's links to processes of `isthmus hold`, which keep the callers' halves of tunnels. */
 export class HoldLinks {
   readonly #options: HoldLinksOptions;
-  readonly #links = new RandomSet<LinkServer>();
+  readonly #links = new Map<LinkServer, Hold>();
   /** How many of them each tenant has, those that are being opened too. */
   readonly #ofTenant = new Map<string, number>();
   readonly #allowances = new Allowances();
+  #told: { readonly all: Promise<readonly Hold[]>; readonly at: number } | undefined;
   #leaving = false;
 
   constructor(options: HoldLinksOptions) {
@@ -66,18 +68,38 @@ export class HoldLinks {
     guarding(failed)(() => this.#open(socket))();
   });
 
+  /** Those with links, and what they say of their tunnels. One that does not answer in time is as it was. */
+  all(now = performance.now()): Promise<readonly Hold[]> {
+    if (!this.#told || now - this.#told.at > TRANSPORT.heldMs) {
+      const asked = [...this.#links.keys()].map((link) => this.#askOne(link));
+      this.#told = { at: now, all: Promise.all(asked).then(() => [...this.#links.values()]) };
+    }
+    return this.#told.all;
+  }
+
+  async #askOne(link: LinkServer): Promise<void> {
+    try {
+      const signal = AbortSignal.timeout(TRANSPORT.heldMs);
+      const told = await readHeld(link.ask({ ...HELD, operator: { identity: '', remote: '' } }, signal));
+      const known = this.#links.get(link);
+      if (known) this.#links.set(link, { ...known, ...told });
+    } catch {
+      // It is older than these questions, or hangs.
+    }
+  }
+
   /** Asks them to use other gateways, then closes the links. What has no other gateway waits for the next one. */
   async leave(): Promise<void> {
     this.#leaving = true;
-    for (const link of this.#links) link.drain();
-    await within(Promise.all([...this.#links].map(({ closed }) => closed)), TRANSPORT.holdMovesMs);
+    for (const link of this.#links.keys()) link.drain();
+    await within(Promise.all([...this.#links.keys()].map(({ closed }) => closed)), TRANSPORT.holdMovesMs);
     this.close();
   }
 
   /** Closes the links. Their tunnels go on through other gateways. */
   close(): void {
     this.#leaving = true;
-    for (const link of this.#links) link.destroy(new Error('the gateway leaves'));
+    for (const link of this.#links.keys()) link.destroy(new Error('the gateway leaves'));
   }
 
   async #open(socket: Socket): Promise<void> {
@@ -122,6 +144,8 @@ export class HoldLinks {
       }),
       limits: CALLER_LIMITS,
       allowance: this.#allowances.of(tenant),
+      restricted: true,
+      answer: nothing,
       receive: (message) => {
         if (message.type !== 'cut') return;
         const { dial: id, destination, agent: agentId, trace, type: _type, ...cut } = message;
@@ -131,7 +155,9 @@ export class HoldLinks {
       },
     });
     link = opened;
-    this.#links.add(opened);
+    const { remote } = peer;
+    const since = Date.now();
+    this.#links.set(opened, { name: '', version: '', tenant, caller: caller.identity, remote, since, tunnels: [] });
     void opened.closed.then(() => this.#links.delete(opened));
     // It came while the gateway began to leave.
     if (this.#leaving) opened.destroy(new Error('the gateway leaves'));
@@ -143,6 +169,9 @@ export class HoldLinks {
     else this.#ofTenant.delete(tenant);
   }
 }
+
+/** It is asked, and asks nothing. */
+async function* nothing(): AsyncIterable<never> {}
 
 function faultOfRequest([, ...lines]: readonly string[]): Error | undefined {
   const upgrades = lines.some((line) => {

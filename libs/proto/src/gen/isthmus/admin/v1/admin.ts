@@ -510,6 +510,23 @@ export interface ListMembersResponse {
   membersError: string;
   /** What this process's clock says, in milliseconds since the epoch: the times above are by it. */
   nowMs: number;
+  /** At a gateway: the processes of `isthmus hold` with links here. */
+  holds: Hold[];
+}
+
+/** A process of `isthmus hold`, as it says; tenant and caller are those of its credential. */
+export interface Hold {
+  /** The name of its machine; empty if it has not said yet. */
+  name: string;
+  version: string;
+  tenant: string;
+  caller: string;
+  /** host:port, or the unix socket. */
+  remote: string;
+  /** Since when it has this link. */
+  sinceMs: number;
+  /** Tunnels whose callers' ends it has, up to 1,000. */
+  tunnels: number;
 }
 
 /** A process of the plane. */
@@ -4047,7 +4064,16 @@ export const ListMembersRequest: MessageFns<ListMembersRequest> = {
 };
 
 function createBaseListMembersResponse(): ListMembersResponse {
-  return { members: [], hubs: [], registry: undefined, servers: [], serversWanted: 0, membersError: "", nowMs: 0 };
+  return {
+    members: [],
+    hubs: [],
+    registry: undefined,
+    servers: [],
+    serversWanted: 0,
+    membersError: "",
+    nowMs: 0,
+    holds: [],
+  };
 }
 
 export const ListMembersResponse: MessageFns<ListMembersResponse> = {
@@ -4072,6 +4098,9 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
     }
     if (message.nowMs !== 0) {
       writer.uint32(56).int64(message.nowMs);
+    }
+    for (const v of message.holds) {
+      Hold.encode(v!, writer.uint32(66).fork()).join();
     }
     return writer;
   },
@@ -4145,6 +4174,14 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
             message.nowMs = longToNumber(reader.int64());
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.holds.push(Hold.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4171,6 +4208,134 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
     message.serversWanted = object.serversWanted ?? 0;
     message.membersError = object.membersError ?? "";
     message.nowMs = object.nowMs ?? 0;
+    message.holds = object.holds?.map((e) => Hold.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseHold(): Hold {
+  return { name: "", version: "", tenant: "", caller: "", remote: "", sinceMs: 0, tunnels: 0 };
+}
+
+export const Hold: MessageFns<Hold> = {
+  encode(message: Hold, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.version !== "") {
+      writer.uint32(18).string(message.version);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(26).string(message.tenant);
+    }
+    if (message.caller !== "") {
+      writer.uint32(34).string(message.caller);
+    }
+    if (message.remote !== "") {
+      writer.uint32(42).string(message.remote);
+    }
+    if (message.sinceMs !== 0) {
+      writer.uint32(48).int64(message.sinceMs);
+    }
+    if (message.tunnels !== 0) {
+      writer.uint32(56).uint32(message.tunnels);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Hold {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseHold();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.version = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.caller = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.remote = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.sinceMs = longToNumber(reader.int64());
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Hold>): Hold {
+    return Hold.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Hold>): Hold {
+    const message = createBaseHold();
+    message.name = object.name ?? "";
+    message.version = object.version ?? "";
+    message.tenant = object.tenant ?? "";
+    message.caller = object.caller ?? "";
+    message.remote = object.remote ?? "";
+    message.sinceMs = object.sinceMs ?? 0;
+    message.tunnels = object.tunnels ?? 0;
     return message;
   },
 };
