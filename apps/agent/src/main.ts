@@ -6,8 +6,8 @@ import {
   type Identity,
   type Notice,
   operations,
+  Recent,
   RecentDials,
-  RecentRefusals,
 } from '@isthmus/admin';
 import { type AgentValues, adminTls, proxyAgent } from '@isthmus/flags';
 import {
@@ -55,7 +55,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     };
     audited(events, audit, closing);
     const dials = new RecentDials(events);
-    const refusals = new RecentRefusals(events);
+    const recent = new Recent(events);
     const certificates = new CertificateEnds(events);
     const metrics = agentMetrics({ events, tunnels }, { process: true });
     closing.defer(metrics.close);
@@ -105,7 +105,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       admission: () => (draining ? 'draining' : 'open'),
       checks: () => checks(running, draining, failure),
       dials,
-      refusals,
+      recent,
       notices: () => [...certificates.notices(), ...missing(running, failure)],
       metrics: () => metrics.render(),
       flags: inForce,

@@ -6,12 +6,11 @@ import type { RoutingPart } from './calls/explain.ts';
 import type { KickPart } from './calls/lists.ts';
 import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
-import type { RecentCuts } from './calls/recent-cuts.ts';
+import type { Recent } from './calls/recent.ts';
+import type { RecentCallers } from './calls/recent-callers.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
-import type { RecentEvents } from './calls/recent-events.ts';
 import type { RecentHistory } from './calls/recent-history.ts';
 import type { RecentLosses } from './calls/recent-losses.ts';
-import type { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 
@@ -97,13 +96,10 @@ export interface AdminBackend {
   readonly dials: SeenDials;
   /** Set for a gateway or hub. */
   readonly history?: Pick<RecentHistory, 'of'>;
-  /** Set for a gateway or hub. */
-  readonly cuts?: Pick<RecentCuts, 'of'>;
-  readonly refusals: Pick<RecentRefusals, 'list' | 'expect'>;
+  /** An agent has only its refusals. */
+  readonly recent: Pick<Recent, 'events' | 'cuts' | 'refusals' | 'expect'>;
   /** Set for a gateway or hub. */
   readonly losses?: Pick<RecentLosses, 'list'>;
-  /** Set for a gateway or hub. */
-  readonly events?: Pick<RecentEvents, 'list'>;
   notices?(): readonly Notice[];
   /** Renders the page of metrics. */
   metrics(): ReturnType<Metrics>;

@@ -120,16 +120,14 @@ export const ADMIN = {
    * hangs, and is a loss. Members write every 5 s, and are asked for as often.
    */
   silentMemberMs: 8_000,
-  /** Events that a process remembers, some 300 bytes each: agents and hubs that came, drained and went. */
-  events: 1_000,
-  /** And of one agent or hub. */
+  /** What a process saw and remembers, some 300 to 500 bytes each: agents, hubs and the registry that came and went, and tunnels that were cut. */
+  seen: 2_000,
+  /** How many of them may be of one agent or hub. */
   eventsOfOne: 50,
-  /** Tunnels that were cut, which a process remembers: some 500 bytes each. */
-  cuts: 1_000,
-  /** Cuts that callers tell a gateway, beside those that it saw: all that it answers stays within a gRPC message. */
-  toldCuts: 300,
-  /** Refusals that a process remembers. */
-  refusals: 100,
+  /** What it was told or strangers caused, beside them: refusals, and cuts of `isthmus hold`. All that it answers stays within a gRPC message. */
+  told: 400,
+  /** Refusals that are shown of each port. */
+  refusalsOfPort: 50,
   /** How long a refusal is shown as recent. */
   refusalMs: 300_000,
   /** After how long without a dial a caller is forgotten. API servers that are in use dial every minute. */

@@ -3,12 +3,11 @@ export { type AdminBackend, type KnownSession, type Notice, quarantineIn, type S
 export { CertificateEnds } from './calls/certificate-ends.ts';
 export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
-export { RecentCuts } from './calls/recent-cuts.ts';
+export { Recent } from './calls/recent.ts';
+export { RecentCallers } from './calls/recent-callers.ts';
 export { RecentDials } from './calls/recent-dials.ts';
-export { RecentEvents } from './calls/recent-events.ts';
 export { RecentHistory } from './calls/recent-history.ts';
 export { RecentLosses } from './calls/recent-losses.ts';
-export { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
 export type { Identity } from './calls/status.ts';
 export type { FileProblem, KnownTenant, TenantsPart } from './calls/tenants.ts';
 export { operations } from './operations.ts';

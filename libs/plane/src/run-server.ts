@@ -7,13 +7,11 @@ import {
   type KnownSession,
   operations,
   quarantineIn,
+  Recent,
   RecentCallers,
-  RecentCuts,
   RecentDials,
-  RecentEvents,
   RecentHistory,
   RecentLosses,
-  RecentRefusals,
 } from '@isthmus/admin';
 import { Directory, memoryRegistry, type Registry, Roster } from '@isthmus/directory';
 import {
@@ -204,7 +202,7 @@ async function startOperations(
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
-  const { events, tunnels, dials, callers, happened, history, cuts, refusals, certificates } = instruments;
+  const { events, tunnels, dials, callers, history, recent, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, VERSION);
   const losses = new RecentLosses(events, directory, gateway !== undefined);
@@ -221,10 +219,8 @@ async function startOperations(
     checks: () => checks(server),
     dials,
     history,
-    cuts,
-    refusals,
+    recent,
     losses,
-    events: happened,
     notices: () => [...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
     metrics: () => server.metrics.render(),
     flags: inForce,
@@ -324,10 +320,8 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
 interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
   readonly dials: RecentDials;
   readonly callers: RecentCallers;
-  readonly happened: RecentEvents;
   readonly history: RecentHistory;
-  readonly cuts: RecentCuts;
-  readonly refusals: RecentRefusals;
+  readonly recent: Recent;
   readonly certificates: CertificateEnds;
 }
 
@@ -346,13 +340,11 @@ async function serverInstruments(
   });
   closing.defer(shutdown);
   const { events } = instruments;
-  const recent = {
+  const lately = {
     dials: new RecentDials(events),
     callers: new RecentCallers(events),
-    happened: new RecentEvents(events),
     history: new RecentHistory(events, hasCallers ? 'gateway' : 'hub'),
-    cuts: new RecentCuts(events),
-    refusals: new RecentRefusals(events),
+    recent: new Recent(events),
     certificates: new CertificateEnds(events),
   };
   const settings = {
@@ -364,5 +356,5 @@ async function serverInstruments(
     log: flags['audit-log'],
   };
   audited(events, settings, closing);
-  return { ...instruments, ...recent };
+  return { ...instruments, ...lately };
 }

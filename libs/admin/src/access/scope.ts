@@ -7,7 +7,7 @@ import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
  * concerns the whole process is left out.
  */
 export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
-  const { cuts, events, history, kick, losses, plane, quarantine, routing, tenants } = backend;
+  const { history, kick, losses, plane, quarantine, recent, routing, tenants } = backend;
   const own = (of: { readonly tenant: string }) => of.tenant === tenant;
   const sessions = () => [...backend.sessions()].filter(own);
   const tunnels = () => {
@@ -24,7 +24,12 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     sessionCount: () => sessions().length,
     tunnels,
     dials: scopedDials(tenant, backend),
-    refusals: { list: () => [], expect() {} },
+    recent: {
+      events: () => recent.events().filter(own),
+      cuts: () => recent.cuts(tenant),
+      refusals: () => [],
+      expect() {},
+    },
     metrics() {
       throw new Error('only operators of the plane read all metrics');
     },
@@ -45,8 +50,6 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     ...(plane && { plane: { ...plane, failureOf: () => undefined } }),
     ...(backend.holds && { holds: async () => ((await backend.holds?.()) ?? []).filter(own) }),
     ...(losses && { losses: { list: () => losses.list().filter(own) } }),
-    ...(events && { events: { list: () => events.list().filter(own) } }),
-    ...(cuts && { cuts: { of: () => cuts.of(tenant) } }),
     ...(history && { history: { of: () => history.of(tenant) } }),
     ...(routing && { routing: scopedRouting(tenant, routing) }),
     ...(quarantine && {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
+import { Recent } from './recent.ts';
 import { RecentHistory } from './recent-history.ts';
-import { RecentRefusals } from './recent-refusals.ts';
 
 function dialOf(tenant: string): DialRequest {
   const { signal } = new AbortController();
@@ -13,13 +13,13 @@ function dialOf(tenant: string): DialRequest {
 test('the last hour has the dials of the first role, sessions and tunnels, and refusals', async () => {
   const events = planeEvents();
   const history = new RecentHistory(events, 'gateway');
-  const refusals = new RecentRefusals(events);
+  const recent = new Recent(events);
   const stop = history.follow(() => ({ sessions: 4, tunnels: 2 }));
   events.emit('dial:end', 'gateway', dialOf('acme'), { ms: 10 });
   events.emit('dial:end', 'hub', dialOf('acme'), { ms: 10 });
   events.emit('dial:end', 'gateway', dialOf('beta'), { ms: 10 });
   events.emit('refused', 'agents', '10.0.0.1:4001', new Error('certificate has expired'));
-  await using client = await asking({ history, refusals });
+  await using client = await asking({ history, recent });
   const all = await client.admin.getHistory({});
   assert.equal(all.slotMs, 10_000);
   assert.equal(

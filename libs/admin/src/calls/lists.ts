@@ -210,25 +210,25 @@ function reasonOf(reason: string): string {
 
 type HistoryRpc = Pick<adminApi.AdminServiceImplementation, 'getHistory' | 'listEvents'>;
 
-export function historyRpc({ history, cuts, events, refusals }: AdminBackend): HistoryRpc {
+export function historyRpc({ history, recent }: AdminBackend): HistoryRpc {
   return {
     async getHistory({ tenant }) {
       if (!history) throw absent('this program keeps no history: ask a gateway or hub');
       const of = tenant === '' ? undefined : tenant;
       const { slotMs, slots } = history.of(of);
-      const cut = cuts?.of(of);
+      const { cuts, forgotten } = recent.cuts(of);
       return {
         slotMs,
         slots: [...slots],
-        refusals: refusals.list(ADMIN.historyMs),
-        cuts: [...(cut?.cuts ?? [])],
-        cutsForgotten: cut?.forgotten ?? 0,
+        refusals: recent.refusals(ADMIN.historyMs),
+        cuts: [...cuts],
+        cutsForgotten: forgotten,
         nowMs: Date.now(),
       };
     },
     async listEvents() {
-      if (!events) throw absent('this program keeps no events: ask a gateway or hub');
-      return { events: events.list().map(eventMessage), nowMs: Date.now() };
+      if (!history) throw absent('this program keeps no events: ask a gateway or hub');
+      return { events: recent.events().map(eventMessage), nowMs: Date.now() };
     },
   };
 }

@@ -17,8 +17,8 @@ import {
 import { ServerError, Status } from 'nice-grpc';
 import type { AdminBackend, KnownSession, Notice } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
+import type { SeenEvent } from './recent.ts';
 import type { SeenDial } from './recent-dials.ts';
-import type { SeenEvent } from './recent-events.ts';
 import type { Loss } from './recent-losses.ts';
 
 /** Converts what the core knows into messages of the admin API. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { type DialRequest, planeEvents } from '@isthmus/tunnel';
-import { RecentCallers } from './recent-refusals.ts';
+import { RecentCallers } from './recent-callers.ts';
 
 function dialOf(tenant: string, name: string): DialRequest {
   const principal = { tenant, role: 'caller', name, rule: '' } as const;

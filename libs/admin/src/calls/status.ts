@@ -46,7 +46,7 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         parkedDials: dials.parked,
         dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
         slowest: slowest(dials, first).map((dial) => dialMessage(dial)),
-        refusals: backend.refusals.list(),
+        refusals: backend.recent.refusals(),
         notices: backend.notices?.().map(noticeMessage) ?? [],
         losses: backend.losses?.list().map(lossMessage) ?? [],
         failing: failingDials(dials, first),
@@ -101,11 +101,11 @@ export function configRpc({ identity, flags }: AdminBackend): ConfigRpc {
 /** `address:port`, as a socket tells it. */
 const REMOTE = /^[\da-fA-F.:%\w]{2,60}:\d{1,5}$/;
 
-export function probesRpc({ refusals }: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'expectProbe'> {
+export function probesRpc({ recent }: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'expectProbe'> {
   return {
     async expectProbe({ remote }) {
       if (!REMOTE.test(remote)) throw invalid('remote: want the address and port that the probe comes from');
-      refusals.expect(remote);
+      recent.expect(remote);
       return {};
     },
   };

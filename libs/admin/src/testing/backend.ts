@@ -3,8 +3,8 @@ import type { Authority, Identity } from '@isthmus/certificates/testing';
 import { tlsServer } from '@isthmus/transport';
 import { planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
+import { Recent } from '../calls/recent.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
-import { RecentRefusals } from '../calls/recent-refusals.ts';
 import { type AdminOptions, type AdminServer, type AdminTls, serveAdmin } from '../server.ts';
 import { type AdminConnection, adminClient } from './client.ts';
 
@@ -26,7 +26,7 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     sessionCount: () => 0,
     tunnels: () => new Set(),
     dials: new RecentDials(planeEvents()),
-    refusals: new RecentRefusals(planeEvents()),
+    recent: new Recent(planeEvents()),
     metrics: async () => ({ contentType: 'text/plain', body: 'a page\n' }),
     flags: [],
     log: { info() {}, level: 'info', levelOf: () => 'debug', recent: Object.assign([], { forgotten: 0 }) },

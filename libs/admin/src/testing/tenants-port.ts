@@ -5,8 +5,9 @@ import { request } from 'node:https';
 import type { Authority } from '@isthmus/certificates/testing';
 import { type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
+import { Recent } from '../calls/recent.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
-import { RecentEvents } from '../calls/recent-events.ts';
+import { RecentHistory } from '../calls/recent-history.ts';
 import { aPort, aSession, aTunnel, idleBackend, tlsBy } from './backend.ts';
 import { type AdminClientTls, adminClient } from './client.ts';
 
@@ -28,7 +29,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     events.emit('dial:start', 'gateway', tunnelOf(session).dial);
     events.emit('dial:end', 'gateway', tunnelOf(session).dial, { ms: 1 });
   }
-  const happened = new RecentEvents(events);
+  const recent = new Recent(events);
   for (const session of [mine, theirs]) events.emit('session:open', session);
   const known = (name: string) => ({
     name,
@@ -40,7 +41,8 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
   });
   const backend = idleBackend({
     dials,
-    events: happened,
+    recent,
+    history: new RecentHistory(events, 'gateway'),
     checks: () => [{ name: 'sessions', ok: true, detail: 'acme: 1, beta: 1' }],
     notices: () => [{ kind: 'tenant_file', text: 'of beta' }],
     sessions: () => [mine, theirs],
