@@ -45,8 +45,9 @@ async function withFiles(args: readonly string[], dir: string): Promise<string[]
   });
 }
 
-test('with every example, programs accept their flags, and their files lie in volumes', { skip }, async () => {
+test('with every example, programs accept their flags, and their files lie in volumes', { skip }, async (context) => {
   const dir = mkdtempSync(join(tmpdir(), 'isthmus-chart-'));
+  context.after(() => rmSync(dir, { recursive: true }));
   for (const file of EXAMPLES) {
     const { component } = example(file);
     for (const { name, container, pod, flags } of workloads(await render(example(file), NAMESPACES[component] ?? ''))) {
