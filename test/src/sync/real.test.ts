@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { globSync, readFileSync } from 'node:fs';
+import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { parse } from 'yaml';
-import { ROOT, scoped, until } from '../harness/index.ts';
+import { ROOT, scoped, tempDir, until } from '../harness/index.ts';
+import { renderFor } from '../k8s/chart.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
-import { namespaceOf, newCa, newKey, secretOf, tenantWithCa } from './objects.ts';
+import { namespaceOf, newCa, newKey, profileDefinition, secretOf, tenantWithCa } from './objects.ts';
 import { faultOf, fileOf, files, startSync, written } from './synced.ts';
 
 const CLUSTER_API = 'sigs.k8s.io/cluster-api@v1.14.2';
@@ -62,6 +63,49 @@ describe('A sync beside a definition of an earlier version', { skip: noApiServer
       const accepted = await until(async () => (await status())?.conditions?.[0], { what: 'a status' });
       assert.deepEqual([accepted.type, accepted.status], ['Accepted', 'True']);
       assert.equal((await status()).from, undefined);
+    }),
+  );
+});
+
+describe("The chart's own service account", { skip: noApiServer }, () => {
+  test(
+    'may do all that a sync does, and reads no secret by its name',
+    scoped(async (scope) => {
+      const kube = await KubernetesApi.start(scope);
+      const proxy = { url: 'https://gateways.example.com:8090' };
+      const sync = { enabled: true, crd: false, from: ['cluster-api', 'kamaji'], proxy };
+      const rendered = await renderFor('plane', { agentTokens: { enabled: false }, tenants: { sync } });
+      const [plane] = rendered.flatMap(({ kind, metadata }) =>
+        kind === 'ServiceAccount' ? [`${metadata.namespace}`] : [],
+      );
+      assert.ok(plane);
+      await kube.apply(namespaceOf(plane), namespaceOf('acme'), profileDefinition());
+      await kube.apply(...rendered.filter(({ kind }) => /^(ServiceAccount|(Cluster)?Role(Binding)?)$/.test(kind)));
+      await kube.apply(...(await tenantWithCa('acme', 'prod', { clusterProfile: true })));
+      const token = (await kube.kubectl(['create', 'token', 'gateway', '-n', plane])).trim();
+      const config = JSON.parse(readFileSync(kube.kubeconfig, 'utf8'));
+      const kubeconfig = join(await tempDir(scope), 'kubeconfig');
+      writeFileSync(kubeconfig, JSON.stringify({ ...config, users: [{ name: 'test', user: { token } }] }));
+      const flags = { 'status-namespace': plane, 'proxy-url': proxy.url };
+      const { dir } = await startSync(scope, { kubeconfig }, flags);
+      await written(dir, 'acme.prod.yaml', (file) => file.callers?.length === 1);
+      const profile = [
+        'get',
+        '-n',
+        'acme',
+        'clusterprofile',
+        'prod',
+        '-o',
+        'jsonpath={.status.accessProviders[*].name}',
+      ];
+      await until(async () => (await kube.kubectl(profile).catch(() => '')) === 'isthmus', {
+        what: 'a ClusterProfile',
+      });
+      const accepted = ['get', '-n', 'acme', 'tenant', 'prod', '-o', 'jsonpath={.status.conditions[0].status}'];
+      assert.equal(await kube.kubectl(accepted), 'True');
+      const asSync = [`--as=system:serviceaccount:${plane}:gateway`, '-n', 'acme'];
+      for (const verb of ['get', 'update', 'delete'])
+        await assert.rejects(kube.kubectl(['auth', 'can-i', verb, 'secrets', ...asSync]));
     }),
   );
 });

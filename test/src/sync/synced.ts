@@ -34,7 +34,7 @@ export interface Synced {
 
 export async function startSync(
   scope: Scope,
-  { kubeconfig }: KubernetesApi,
+  { kubeconfig }: Pick<KubernetesApi, 'kubeconfig'>,
   flags: Flags = {},
   dir?: string,
 ): Promise<Synced> {
