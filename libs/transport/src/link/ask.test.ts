@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import type { Ask, Question } from '@isthmus/tunnel';
 import { Allowance } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Asks } from './ask.ts';
-import { link } from './testing.ts';
+import { link, request } from './testing.ts';
 
 const QUESTION: Question = {
   to: { member: 'h1' },
@@ -112,6 +112,29 @@ test('a gateway opens its stream of questions again after it broke, so that its 
     return found.length === 2;
   };
   await until(answered, 'an answer over another stream');
+});
+
+test('a gateway does not open its stream of questions again on a link that leaves', async () => {
+  using _ = changed(TRANSPORT, { asksAgainMs: 50 });
+  const hangs = () => new Promise<never>(() => {});
+  const { client, server } = await link(hangs, { member: { id: 'g1', answer: echo } }, { answer: echo });
+  await all(client.ask(QUESTION, never));
+  // It keeps the link open.
+  client.dial(request(1)).catch(() => {});
+  await until(() => server.open === 1, 'the dial');
+  const thrown: string[] = [];
+  const hear = ({ message }: Error) => void thrown.push(message);
+  process.on('uncaughtException', hear);
+  try {
+    const long = { ...QUESTION, message: { a: 'x'.repeat(TRANSPORT.memberAnswerBytes) } };
+    await assert.rejects(all(client.ask(long, never)));
+    server.close();
+    await until(() => !client.usable, 'the goodbye');
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  } finally {
+    process.off('uncaughtException', hear);
+  }
+  assert.deepEqual(thrown, []);
 });
 
 test('what the other side sends is bounded', async () => {

@@ -238,7 +238,7 @@ export class LinkClient implements NextHopConnection {
       sendBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
       ...(!member && { allowance: this.#allowance, idle: () => over().end() }),
     });
-    let taken = false;
+    let refused = false;
     const over = () => {
       if (this.#asks === asks) this.#asks = undefined;
       return stream;
@@ -246,14 +246,25 @@ export class LinkClient implements NextHopConnection {
     stream.once('close', () => {
       over();
       // The hub may ask, too, and only this side opens the stream.
-      if (member && taken && !this.#http2.destroyed)
-        this.#askAgain = setTimeout(() => this.#questions(), TRANSPORT.asksAgainMs).unref();
+      if (member && !refused) this.#askLater();
     });
     stream.once('response', ({ ':status': status }: Head) => {
-      taken = status === '200';
-      if (!taken) stream.destroy(new Error('it runs a version that takes no questions'));
+      refused = status !== '200';
+      if (refused) stream.destroy(new Error('it runs a version that takes no questions'));
     });
     return asks;
+  }
+
+  /** A link that leaves takes no new stream, and one that is full takes none yet. */
+  #askLater(): void {
+    const again = () => {
+      try {
+        this.#questions();
+      } catch {
+        this.#askLater();
+      }
+    };
+    if (!this.#http2.closed) this.#askAgain = setTimeout(again, TRANSPORT.asksAgainMs).unref();
   }
 
   /** Resolves when all control messages are on their way, or never will be. */
