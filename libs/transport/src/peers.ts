@@ -190,7 +190,8 @@ class Peer {
         ...(instance !== undefined && { gatewayInstance: instance }),
         member,
         events,
-        suspected: (is) => void events.emit('peer:suspect', this.#hubId, address, is),
+        // Only what was open ends with `peer:close`, which takes the suspicion back.
+        suspected: (is) => void (this.link === link && events.emit('peer:suspect', this.#hubId, address, is)),
       });
       // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
       this.#unanswered = link;
