@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import net, { BlockList } from 'node:net';
 import { afterEach, test } from 'node:test';
-import { listeningAt, machineAddresses } from '@isthmus/runtime';
+import { descriptors, listeningAt, machineAddresses } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
 import { ApiServerDoor, isAllowed } from './api-server-door.ts';
@@ -72,6 +72,16 @@ test('of a flood only so many wait, and the others are reset at once', async () 
   assert.equal(opened.open, 5);
   await opened.close();
   assert.deepEqual(new Set(await Promise.all(ended)), new Set(['ECONNRESET']));
+});
+
+test('clients do not take the last file descriptors', async () => {
+  const at = await freePort();
+  const { opened, refusals } = await door(at);
+  Object.defineProperty(descriptors, 'scarce', { get: () => true, configurable: true });
+  cleanups.push(() => Reflect.deleteProperty(descriptors, 'scarce'));
+  assert.equal(await client(at), 'ECONNRESET');
+  assert.deepEqual(refusals, ['too many open files']);
+  assert.equal(opened.open, 0);
 });
 
 test('an address goes to the next process once that one listens there, and not before', async () => {

@@ -4,6 +4,7 @@ import type { ApiServerListening } from '@isthmus/flags';
 import {
   addressOf,
   bind,
+  descriptors,
   guarding,
   isIP,
   isLoopback,
@@ -54,6 +55,7 @@ export class ApiServerDoor {
   readonly #clients = new RandomSet<Socket>();
   readonly #tunnels: GatewayTunnels | undefined;
   #waiting = 0;
+  #leaves = false;
   #looks: NodeJS.Timeout | undefined;
 
   constructor(options: ApiServerDoorOptions) {
@@ -74,7 +76,7 @@ export class ApiServerDoor {
   get check(): Check {
     const { links } = this.#options;
     const { up, failures } = links;
-    const left = this.#looks && this.#bound.size === 0 ? 'another process listens now; ' : '';
+    const left = this.#leaves && this.#bound.size === 0 ? 'another process listens now; ' : '';
     const counts = `${left}${this.open} connections, ${this.#waiting} of them wait for a hub`;
     const detail = up === 0 ? `no hub can be reached: ${failures || 'none has answered yet'}` : `${up} hubs; ${counts}`;
     return { name: 'api-server', ok: up > 0, detail };
@@ -98,20 +100,28 @@ export class ApiServerDoor {
   leave(): void {
     const { events } = this.#options.observation;
     const guarded = guarding((error) => events.emit('fault', 'api-server', '', error));
-    const look = guarded(() => {
+    const check = guarded(() => {
       for (const [place, bound] of this.#bound) {
         if (listeningAt(place) < 2) continue;
         this.#bound.delete(place);
         void bound.stop();
       }
     });
-    this.#looks ??= setInterval(look, AGENT.apiServerTakenLookMs).unref();
+    const look = () => {
+      const start = performance.now();
+      check();
+      // The kernel lists all sockets of the node: what takes long is asked rarely, for tunnels run on.
+      const ms = Math.max(AGENT.apiServerTakenLookMs, AGENT.apiServerTakenLookTimes * (performance.now() - start));
+      if (this.#bound.size > 0) this.#looks = setTimeout(look, ms).unref();
+    };
+    if (this.#leaves) return;
+    this.#leaves = true;
     look();
   }
 
   /** Resets what is left. */
   async close(): Promise<void> {
-    clearInterval(this.#looks);
+    clearTimeout(this.#looks);
     const closed = [...this.#bound.values()].map((bound) => bound.close());
     this.#bound.clear();
     for (const socket of this.#clients) socketEnd(socket).abort(new Error('agent stops'));
@@ -132,6 +142,9 @@ export class ApiServerDoor {
     const from = addressOf(socket) ?? '';
     if (!isAllowed(from, this.#options.networks))
       return `${from} is not of this machine, and of none of the networks of --api-server-allow`;
+    descriptors.opened();
+    // The last are for links to hubs, and for what hubs dial.
+    if (descriptors.scarce) return 'too many open files';
     if (this.#waiting >= AGENT.apiServerWaiting) return `${this.#waiting} clients wait for a hub already`;
     return undefined;
   }

@@ -67,16 +67,24 @@ export const AGENT = {
   apiServerWaitMs: 10_000,
   /** Clients of the API server that wait for a hub at once. Further ones are reset. */
   apiServerWaiting: 2000,
+  /** How long a hub may take to reach the API server, while others could be asked. */
+  apiServerTryMs: 3000,
+  /** How long others are asked before a hub that did not reach it. */
+  apiServerAvoidMs: 10_000,
   /** How long a hub may take to accept a link for clients of the API server. */
   apiServerLinkMs: 10_000,
   /** The first pause before such a link is opened again. Each further failure doubles it. */
   apiServerLinkAgainMs: 100,
   /** The longest such pause. */
   apiServerLinkAgainMostMs: 2000,
+  /** The longest such pause after a refusal. A hub does some 125 handshakes a second, and a tenant has thousands of agents. */
+  apiServerLinkRefusedMostMs: 30_000,
   /** How long the list of the machine's addresses is believed, where a client of the API server comes from. */
   ownAddressesMs: 1000,
   /** How often an agent that drains looks whether another process takes the clients of the API server. */
   apiServerTakenLookMs: 100,
+  /** The same in times of what a look took: with 16,000 sockets on the node, 20 to 100 ms. */
+  apiServerTakenLookTimes: 20,
   /** How long dials that were already on their way may still arrive after a drain. */
   drainSettleMs: 1000,
   /** How often a drain looks whether tunnels are left. */

@@ -1,5 +1,5 @@
 import { Backoff, guarding } from '@isthmus/runtime';
-import { API_SERVER, LinkClient, requestLink } from '@isthmus/transport';
+import { API_SERVER, LinkClient, LinkRefused, requestLink } from '@isthmus/transport';
 import {
   type AgentRoutes,
   asDialError,
@@ -95,7 +95,9 @@ export class HubLinks {
       }
       tried.add(link);
       const { client: hub } = link;
-      const dial: DialRequest = { ...client, tenant: link.tenant, destination: API_SERVER };
+      const isLast = this.#best().every((each) => tried.has(each));
+      const deadline = isLast ? client.deadline : Math.min(client.deadline, performance.now() + AGENT.apiServerTryMs);
+      const dial: DialRequest = { ...client, deadline, tenant: link.tenant, destination: API_SERVER };
       resume(dial);
       try {
         const { id: sessionId, hubId } = link;
@@ -103,7 +105,9 @@ export class HubLinks {
         return [dial, { ...(await hub.dial(dial)), agentId: hubId, sessionId, hubId }];
       } catch (thrown) {
         const error = asDialError(thrown);
-        if (!error.retryable || client.signal.aborted || performance.now() >= client.deadline) throw error;
+        // Nothing of the client was sent anywhere, whatever failed: another hub may reach what this one cannot.
+        if (client.signal.aborted || performance.now() >= client.deadline) throw error;
+        link.failedAt = performance.now();
         // A hub that is gone has not refused anything.
         if (link.client === hub && hub.usable) refusal = error;
       }
@@ -195,10 +199,14 @@ class HubLink {
   client: (Pick<LinkClient, 'dial' | 'usable' | 'open' | 'destroy' | 'close' | 'closed'> & NextHop) | undefined;
   /** Why it was not opened, or how it was lost. */
   failure: string | undefined;
+  /** When a dial through it failed last. */
+  failedAt = Number.NEGATIVE_INFINITY;
   readonly #uplink: Uplink;
   readonly #options: HubLinksOptions;
   readonly #changed: () => void;
   readonly #backoff = new Backoff(AGENT.apiServerLinkAgainMs, AGENT.apiServerLinkAgainMostMs);
+  /** Of a hub that answers, and refuses: each attempt costs it a handshake, and all agents of a tenant may be refused alike. */
+  readonly #refusals = new Backoff(AGENT.apiServerLinkAgainMs, AGENT.apiServerLinkRefusedMostMs);
   readonly #over = new AbortController();
   #silent = false;
   #timer: NodeJS.Timeout | undefined;
@@ -209,9 +217,10 @@ class HubLink {
     this.#changed = changed;
   }
 
-  /** Whether another is better: its hub leaves, or it is silent. */
+  /** Whether another is better: its hub leaves, is silent, or did not reach the API server just now. It would have the fewest connections. */
   get avoided(): boolean {
-    return this.#uplink.leaving || this.#silent;
+    const failed = performance.now() - this.failedAt < AGENT.apiServerAvoidMs;
+    return this.#uplink.leaving || this.#silent || failed;
   }
 
   open(): void {
@@ -239,17 +248,20 @@ class HubLink {
   async #run(): Promise<void> {
     const { events } = this.#options;
     const { serverId } = this.#uplink;
+    let backoff = this.#backoff;
     try {
       const client = await this.#linked();
       if (this.#over.signal.aborted) return client.destroy(new Error('agent stops'));
       this.client = client;
       this.failure = undefined;
       this.#backoff.reset();
+      this.#refusals.reset();
       this.#changed();
       const { message } = await client.closed;
       this.failure = `hub ${this.hubId}: ${message}`;
     } catch (thrown) {
       const error = thrown as Error;
+      if (error instanceof LinkRefused) backoff = this.#refusals;
       const failure = `hub ${serverId}: ${error.message}`;
       if (failure !== this.failure && !this.#over.signal.aborted)
         events.emit('refused', 'api-server link', `hub ${serverId}`, error);
@@ -258,7 +270,7 @@ class HubLink {
     this.client = undefined;
     this.#silent = false;
     this.#changed();
-    if (!this.#over.signal.aborted) this.#timer = setTimeout(() => void this.#run(), this.#backoff.next());
+    if (!this.#over.signal.aborted) this.#timer = setTimeout(() => void this.#run(), backoff.next());
   }
 
   async #linked(): Promise<LinkClient> {

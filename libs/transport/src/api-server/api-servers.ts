@@ -1,5 +1,14 @@
 import type { Socket } from 'node:net';
-import { getOrPut, guarding, LONGEST_TIMER, onceClosed, randomHex, remoteOf, systemClock } from '@isthmus/runtime';
+import {
+  descriptors,
+  getOrPut,
+  guarding,
+  LONGEST_TIMER,
+  onceClosed,
+  randomHex,
+  remoteOf,
+  systemClock,
+} from '@isthmus/runtime';
 import {
   asDialError,
   ByteMeter,
@@ -227,6 +236,9 @@ export class ApiServers {
   }
 
   #limited(use: Use, tenant: string): DialError | undefined {
+    // What comes through an agent is no socket of a listener, which would have looked. Another hub may have enough.
+    if (descriptors.scarce)
+      return new DialError('connection_limit_reached', 'too many open files', { retryable: true });
     const limits = this.#options.limits?.(tenant);
     if (!limits) return undefined;
     const { apiServerConnections: most, apiServerConnectionsPerSecond: perSecond } = limits;

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
+import { descriptors } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import {
   DialAbort,
@@ -178,6 +179,18 @@ test('A hub that leaves takes no more connections, and lets those that run end',
   end.stream.end('hello');
   assert.equal(await text(end.stream), 'api hears hello');
   await link.closed;
+});
+
+test('Connections of agents do not take the last file descriptors of a hub, and may go through another', async () => {
+  const { agent, apiServers } = await rig();
+  const link = await agent();
+  Object.defineProperty(descriptors, 'scarce', { get: () => true, configurable: true });
+  cleanups.push(() => Reflect.deleteProperty(descriptors, 'scarce'));
+  await assert.rejects(link.dial(request()), ({ code, retryable }: DialError) => {
+    assert.equal(code, 'connection_limit_reached');
+    return retryable;
+  });
+  assert.equal(apiServers.open('acme'), 0);
 });
 
 test('When a hub stops, what runs is cut, and not ended', async () => {
