@@ -16,7 +16,7 @@ export interface Clock {
 const clock = performance;
 
 export const systemClock: Clock = {
-  now: clock.now.bind(clock),
+  now: () => clock.now(),
   random: Math.random,
   after(ms, run) {
     const timer = setTimeout(run, ms);
