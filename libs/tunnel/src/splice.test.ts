@@ -468,6 +468,7 @@ describe('an idle tunnel', () => {
     caller.push(null);
     assert.deepEqual(await splice.done, { how: 'closed', by: 'destination' });
     assert.equal(caller.aborted, undefined);
+    t.mock.timers.reset();
   });
 
   it('is cut if its destination speaks as it ends and does not end, because more may have been to come', async (t) => {
@@ -480,6 +481,7 @@ describe('an idle tunnel', () => {
     const { how, by, error } = await splice.done;
     assert.deepEqual([how, by, error instanceof PlaneEnded], ['cut', 'gateway', true]);
     assert.ok(caller.aborted && destination.aborted);
+    t.mock.timers.reset();
   });
 
   it('is cut if the half of its destination has no way to it by then: what it said may be there', async (t) => {
@@ -494,6 +496,7 @@ describe('an idle tunnel', () => {
     t.mock.timers.tick(5000);
     const { how, by } = await splice.done;
     assert.deepEqual([how, by], ['cut', 'gateway']);
+    t.mock.timers.reset();
   });
 
   it('is none while the limits of its tenant keep what a destination has said from being read', async (t) => {
