@@ -39,7 +39,7 @@ export const GROUPS: readonly (readonly [heading: string, commands: readonly Def
 
 export const COMMANDS: readonly Definition[] = GROUPS.flatMap(([, commands]) => commands);
 
-const ABOUT = `Shows and operates an Isthmus plane. It asks one gateway or hub for the list of members, then asks all of them.`;
+const ABOUT = `Shows and operates an Isthmus plane. It asks one gateway or hub, which asks the other members.`;
 
 export const EXIT_STATUS = `
 Exit status:
