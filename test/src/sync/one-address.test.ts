@@ -53,7 +53,7 @@ describe("kubectl reaches an API server at the hub's port for agents", { skip: n
       scoped(async (scope) => {
         const { cluster, [way]: to } = await ways(scope);
         const version = JSON.parse(await cluster.kubectl(['get', '--raw=/version', ...to])) as { gitVersion: string };
-        assert.match(version.gitVersion, /^v1\./);
+        assert.match(version.gitVersion, /^v\d/);
         const watched = cluster.watch(scope, ['get', 'configmaps', '--watch', '--output=name', ...to]);
         await cluster.kubectl(
           ['apply', '--server-side', '-f', '-', ...to],
