@@ -2,6 +2,7 @@ import { Backoff, guarding } from '@isthmus/runtime';
 import { API_SERVER, LinkClient, LinkRefused, requestLink } from '@isthmus/transport';
 import {
   type AgentRoutes,
+  Arrivals,
   asDialError,
   type DialAbort,
   DialError,
@@ -45,7 +46,10 @@ export interface ClientRequest {
 export class HubLinks {
   readonly #options: HubLinksOptions;
   readonly #links = new Set<HubLink>();
-  readonly #waiting = new Set<() => void>();
+  readonly #arrivals = new Arrivals(() => {
+    const text = `no hub can be reached: ${this.failures || 'none has answered yet'}`;
+    return new DialError('destination_unavailable', text);
+  });
   #changed = () => {};
 
   constructor(options: HubLinksOptions) {
@@ -89,7 +93,7 @@ export class HubLinks {
       const link = this.#best().find((each) => !tried.has(each));
       if (!link?.client) {
         if (refusal) throw refusal;
-        if (this.up === 0) await this.#arrival(client);
+        if (this.up === 0) await this.#arrivals.next(client);
         tried.clear();
         continue;
       }
@@ -154,36 +158,8 @@ export class HubLinks {
     return usable.sort((a, b) => Number(a.avoided) - Number(b.avoided) || open(a) - open(b));
   }
 
-  /** Resolves when there is a way to a hub. Rejects at the deadline, or when the client has gone. */
-  #arrival({ deadline, signal }: ClientRequest): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const leave = () => {
-        clearTimeout(timer);
-        this.#waiting.delete(came);
-        signal.removeEventListener('abort', gone);
-      };
-      const came = () => {
-        leave();
-        resolve();
-      };
-      const gone = () => {
-        leave();
-        reject(signal.reason);
-      };
-      const late = () => {
-        leave();
-        const text = `no hub can be reached: ${this.failures || 'none has answered yet'}`;
-        reject(new DialError('destination_unavailable', text));
-      };
-      const timer = setTimeout(late, Math.max(0, deadline - performance.now()));
-      this.#waiting.add(came);
-      signal.addEventListener('abort', gone);
-      if (signal.aborted) gone();
-    });
-  }
-
   #check(): void {
-    if (this.up > 0) for (const came of [...this.#waiting]) came();
+    if (this.up > 0) this.#arrivals.came();
     this.#changed();
   }
 }

@@ -1,3 +1,4 @@
+export { Arrivals } from './arrivals.ts';
 export type { Ask, Question } from './ask.ts';
 export { Deadlines, type Due, deadlines } from './deadlines.ts';
 export { TUNNEL } from './defaults.ts';

@@ -14,11 +14,11 @@ import {
 import { type CutMessage, LinkClient, requestHoldLink, secureConnect, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
+  Arrivals,
   type Ask,
   asDialError,
   type Dial,
   DialError,
-  type DialRequest,
   formatDestination,
   type NextHop,
   type PlaneEvents,
@@ -52,7 +52,10 @@ export interface GatewaysOptions {
  */
 export class Gateways {
   readonly #gateways: readonly LinkedGateway[];
-  readonly #waiting = new Set<() => void>();
+  readonly #arrivals = new Arrivals(() => {
+    const text = `no gateway can be reached: ${this.failures || 'none has answered yet'}`;
+    return new DialError('destination_unavailable', text, { retryable: true });
+  });
   /** Tunnels that were cut and that no gateway was told of, with the time of each. */
   readonly #cuts = new Queue<{ readonly cut: Omit<CutMessage, 'agoMs'>; readonly at: number }>();
   #telling: NodeJS.Timeout | undefined;
@@ -130,7 +133,7 @@ export class Gateways {
       if (!gateway || !link) {
         if (refusal) throw refusal;
         // All that were tried are lost, but one may have come back meanwhile.
-        if (this.#best().length === 0) await this.#arrival(request);
+        if (this.#best().length === 0) await this.#arrivals.next(request);
         tried.clear();
         continue;
       }
@@ -175,34 +178,6 @@ export class Gateways {
     return usable.sort((a, b) => Number(a.draining) - Number(b.draining));
   }
 
-  /** Resolves when there is a gateway again. Rejects at the dial's deadline, or when its caller has gone. */
-  #arrival({ deadline, signal }: DialRequest): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const leave = () => {
-        clearTimeout(timer);
-        this.#waiting.delete(came);
-        signal.removeEventListener('abort', gone);
-      };
-      const came = () => {
-        leave();
-        resolve();
-      };
-      const gone = () => {
-        leave();
-        reject(signal.reason);
-      };
-      const late = () => {
-        leave();
-        const text = `no gateway can be reached: ${this.failures || 'none has answered yet'}`;
-        reject(new DialError('destination_unavailable', text, { retryable: true }));
-      };
-      const timer = setTimeout(late, Math.max(0, deadline - performance.now()));
-      this.#waiting.add(came);
-      signal.addEventListener('abort', gone, { once: true });
-      if (signal.aborted) gone();
-    });
-  }
-
   #check(): void {
     const reachable = this.#best().length > 0;
     if (reachable && this.#noneSince !== undefined) {
@@ -213,7 +188,7 @@ export class Gateways {
       this.#noneSince = performance.now();
       this.#log.warn({ text: this.failures }, 'no gateway can be reached: dials and tunnels wait');
     }
-    if (reachable) for (const came of [...this.#waiting]) came();
+    if (reachable) this.#arrivals.came();
     this.#tell();
     this.#changed();
   }
