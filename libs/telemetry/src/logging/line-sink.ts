@@ -24,6 +24,22 @@ interface SinkReport {
   lost(lines: number, reason: string): void;
 }
 
+/** Says how many lines were lost once writing works again: a sink that cannot write can say nothing itself. */
+export function sayingOnceItWorks(lost: (lines: number, reason: string) => void): SinkReport {
+  let [lines, reason] = [0, ''];
+  return {
+    lost(more, why) {
+      lines += more;
+      reason = why;
+    },
+    works() {
+      const count = lines;
+      lines = 0;
+      if (count > 0) lost(count, reason);
+    },
+  };
+}
+
 /**
  * Writes lines to a file, a pipe or a terminal, which may fail: its disk is full, its reader hangs or is gone. That never ends the program
  * or makes it wait. So many bytes of lines wait, and further lines are lost.

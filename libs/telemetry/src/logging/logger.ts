@@ -3,7 +3,7 @@ import { isPrintable, printableJson, Ring } from '@isthmus/runtime';
 import { HTTP_CREDENTIAL } from '@isthmus/tunnel';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { TELEMETRY } from '../defaults.ts';
-import { LineSink, withoutWaiting } from './line-sink.ts';
+import { LineSink, sayingOnceItWorks, withoutWaiting } from './line-sink.ts';
 
 export type { Logger } from 'pino';
 
@@ -173,19 +173,7 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
 }
 
 function standardError(lost: (lines: number, reason: string) => void): LineSink {
-  let [lines, reason] = [0, ''];
-  const report = {
-    lost(more: number, why: string) {
-      lines += more;
-      reason = why;
-    },
-    works() {
-      const count = lines;
-      lines = 0;
-      if (count > 0) lost(count, reason);
-    },
-  };
-  const sink = new LineSink(withoutWaiting(STDERR), TELEMETRY.logQueueBytes, report);
+  const sink = new LineSink(withoutWaiting(STDERR), TELEMETRY.logQueueBytes, sayingOnceItWorks(lost));
   process.on('exit', () => sink.exit());
   return sink;
 }
