@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import net, { type AddressInfo } from 'node:net';
 import { afterEach, test } from 'node:test';
-import { changed } from '@isthmus/runtime/testing';
+import { Backoff } from '@isthmus/runtime';
+import { changed, until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
 import { HubLinks } from './hub-links.ts';
@@ -12,8 +13,14 @@ afterEach(() => {
   for (const cleanup of cleanups.splice(0).reverse()) cleanup();
 });
 
-test('a hub that refuses an agent the link to its API server is asked ever more rarely', async () => {
+test('a hub that refuses an agent the link to its API server is asked ever more rarely', async (t) => {
   using _ = changed(AGENT, { apiServerLinkAgainMs: 10, apiServerLinkAgainMostMs: 20 });
+  const pauses: number[] = [];
+  const next = Backoff.prototype.next;
+  t.mock.method(Backoff.prototype, 'next', function (this: Backoff) {
+    pauses.push(next.call(this));
+    return pauses.at(-1);
+  });
   let asked = 0;
   const hub = net.createServer((socket) => {
     asked++;
@@ -34,6 +41,7 @@ test('a hub that refuses an agent the link to its API server is asked ever more 
   });
   const server = { address: '127.0.0.1', port };
   links.follow({ protocol: 'link', server, serverId: 'h1', leaving: false, closed: closed.promise } as Uplink);
-  await new Promise((resolve) => setTimeout(resolve, 2000));
-  assert.ok(asked > 1 && asked < 15, `asked ${asked} times in 2 s`);
+  // With the pauses of a link that is lost, it would be asked 15 times within 300 ms.
+  await until(() => pauses.reduce((sum, each) => sum + each, 0) >= 300, 'pauses');
+  assert.ok(asked > 1 && asked < 15, `asked ${asked} times`);
 });

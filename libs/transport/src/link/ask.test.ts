@@ -130,7 +130,8 @@ test('a gateway does not open its stream of questions again on a link that leave
     await assert.rejects(all(client.ask(long, never)));
     server.close();
     await until(() => !client.usable, 'the goodbye');
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    // Timers of one length end in the order in which they began.
+    await new Promise((resolve) => setTimeout(resolve, TRANSPORT.asksAgainMs));
   } finally {
     process.off('uncaughtException', hear);
   }
