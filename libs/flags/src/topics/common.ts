@@ -130,7 +130,7 @@ export const adminSocket = {
 export const kubeconfig = topic('Kubernetes API', {
   kubeconfig: string(
     '',
-    "Path of a kubeconfig file. It may name a credential plugin (exec), which then runs here. If empty, the pod's service account is used.",
+    "Path of a kubeconfig file, with a client certificate, token or tokenFile. If empty, the pod's service account is used.",
   ),
 });
 
