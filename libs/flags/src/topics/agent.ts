@@ -44,7 +44,7 @@ export const serverConnection = topic('Server', {
   ),
   'ping-interval': optionalDuration(
     1000,
-    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long, and not before 4.75 s. More saves bytes on metered links; see docs/EDGE.md.',
+    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.5 times as long, and not before 4.75 s. See docs/EDGE.md.',
     {
       own: true,
       unset: { text: '1s; up to 10s at rest, if the hub has many agents' },
@@ -85,8 +85,7 @@ export const synchronisation = topic('Sessions', {
   'sync-forever': bool(false, 'Keep looking for servers after all are connected.'),
   'rebalance-time': duration(
     30_000,
-    'Sessions move to better hubs, such as one that just joined, at a random moment within this time. ' +
-      'Sessions that carry tunnels take up to 5/3 of it. 0 moves all of them at once.',
+    'Sessions move to better hubs at a random moment within this time, or within 5/3 of it if they carry tunnels. 0 moves all at once.',
     { own: true },
   ),
   'server-count-source': oneOf(['', 'default', 'max'])(

@@ -41,8 +41,7 @@ export const callerTls = topic('TLS: callers', {
 export const callerTokens = ownTopic('TLS: callers', {
   'caller-token-file': string(
     '',
-    'Tokens that callers may show in Proxy-Authorization at --server-port instead of a client certificate: a file of the lines that isthmus tenants token prints, read again when it changes. ' +
-      "Then --server-port asks for a certificate without demanding one, --server-ca-cert is optional, and the common name in a caller's certificate is its name.",
+    'Tokens that callers may show in Proxy-Authorization at --server-port instead of a client certificate: a file of the lines that isthmus tenants token prints. --server-ca-cert is then optional.',
   ),
 });
 

@@ -88,8 +88,7 @@ export const about = ownTopic('Help', {
 export const tracing = ownTopic('Traces', {
   'trace-slow': duration(
     1000,
-    'Log each dial that takes longer than this, and export a trace of one span for each that does or fails, even if it is not sampled. ' +
-      '0 for neither. The OTEL_* variables say where traces go.',
+    'Log each dial that takes longer than this, and export a span of each that does or fails, even if it is not sampled. 0 for neither.',
   ),
 });
 
@@ -98,11 +97,11 @@ const MIB = 1024 * 1024;
 export const resume = ownTopic('Behaviour', {
   'resume-timeout': duration(
     120_000,
-    'How long a tunnel outlives what carries it: it waits so long for another way between gateway and agent. The default outlives a snapshot of a machine. 0 turns this off. See docs/RESUME.md.',
+    'How long a tunnel that lost its way between gateway and agent waits for another. 0 turns this off. See docs/RESUME.md.',
   ),
   'resume-memory': int(
     64,
-    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower, and nothing is lost. At most a quarter of what a memory limit leaves beyond 32 MiB.',
+    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower. At most a quarter of what a memory limit leaves beyond 32 MiB.',
   ),
 });
 
@@ -122,7 +121,7 @@ export function resumeOptions(flags: Values<typeof resume>): ResumeOptions | und
 export const adminSocket = {
   'admin-uds-name': string(
     '',
-    "Path of a unix socket for the admin RPC, instead of the TCP port: this process' user and group can open it. On a machine that others share, or with the host's network, any local user can use the port.",
+    "Path of a unix socket for the admin RPC, which this process' user and group can open, instead of the TCP port, which any local user can use.",
     { own: true },
   ),
 };

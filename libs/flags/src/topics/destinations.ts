@@ -9,7 +9,7 @@ const ENTRY =
 export const destinations = ownTopic('Behaviour', {
   'allow-destinations': strings(
     [],
-    `The only destinations that this agent dials, whatever the plane asks: a comma list. ${ENTRY} Without entries it dials all but its own health and admin ports, link-local addresses and the metadata services of clouds; the names ${PROHIBITIONS.join(', ')} in this list lift these exceptions, and nothing else does.`,
+    `The only destinations that this agent dials, whatever the plane asks: a comma list. ${ENTRY} Empty: all. Its own ports, link-local addresses and clouds' metadata services are refused unless this list has the names ${PROHIBITIONS.join(', ')}.`,
   ),
   'deny-destinations': strings(
     [],
@@ -38,7 +38,7 @@ export function parseDestinations(flags: Values<typeof destinations>): AgentDest
 export const directDials = ownTopic('Behaviour', {
   'direct-destinations': strings(
     [],
-    `Destinations that the gateway dials itself, without an agent, under the same rules, limits and records: a comma list. ${ENTRY} A name is compared as the caller wrote it. Never addresses of this machine's loopback, its own ports, link-local addresses and the metadata services of clouds; the names ${DIRECT_PROHIBITIONS.join(', ')} in this list lift these exceptions. Of the list, a tenant's file (dial.direct) may choose a part.`,
+    `Destinations that the gateway dials itself, without an agent: a comma list. ${ENTRY} A name is compared as the caller wrote it. Loopback, its own ports, link-local addresses and clouds' metadata services are refused unless this list has the names ${DIRECT_PROHIBITIONS.join(', ')}. A tenant's file (dial.direct) may choose a part of the list.`,
   ),
 });
 

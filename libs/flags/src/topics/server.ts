@@ -59,7 +59,7 @@ export const serverPorts = topic('Listening: health, metrics and administration'
   ),
   console: string(
     'auto',
-    'Serve the console, a page for operators, at /console/ on the admin port: on, off, or auto, which is on for a loopback address or unix socket, and off otherwise. Any other address needs --admin-server-cert.',
+    'Serve the console at /console/ on the admin port: on, off, or auto, which is on for a loopback address or unix socket. Any other address needs --admin-server-cert.',
     { own: true },
   ),
   'console-trace-url': string(
@@ -82,7 +82,7 @@ export const routing = topic('Behaviour', {
   ),
   'half-closed-timeout': duration(
     300_000,
-    'How long a tunnel by HTTP CONNECT may carry nothing once its caller or its destination has ended its own direction. Then it is cut. A caller on a unix socket that has closed for good is not waited for.',
+    'How long a tunnel by HTTP CONNECT may carry nothing once one side has ended its direction. Then it is cut.',
     { own: true },
   ),
 });
@@ -101,7 +101,7 @@ export function shutdown(initial: number) {
 export const drainIdle = ownTopic('Behaviour', {
   'drain-idle-timeout': duration(
     45_000,
-    "While this process drains, it ends in order (FIN) each tunnel that has carried nothing for so long since its destination's last answer: connections that API servers keep for their next requests. 0 for none. Less than 31s also ends HTTP/2 connections that are in use, which send a PING after 30s.",
+    "While this process drains, it ends (FIN) each tunnel that has carried nothing for so long since its destination's last answer. 0 for none. Less than 31s also ends HTTP/2 connections in use, which send a PING after 30s.",
   ),
 });
 
