@@ -40,12 +40,12 @@ export const agents = topic('Agents', {
   ),
   'max-waiting-agents-per-source': int(
     1000,
-    'Most of those connections from one IPv4 address or one IPv6 /64 network. A larger fleet behind one address connects part by part.',
+    'Most of those connections from one IPv4 address or one IPv6 /64 network.',
     { own: true },
   ),
   'token-review-cache-ttl': duration(
     30_000,
-    "How long to cache the API server's answer about an agent's token. A rejection is cached for at most 10 s. 0 asks each time.",
+    "How long to cache the API server's answer about an agent's token; a rejection at most 10 s. 0 asks each time.",
     { own: true },
   ),
 });

@@ -27,7 +27,7 @@ type Warn = (message: string) => void;
 export const serverConnection = topic('Server', {
   'proxy-server-host': names(
     ['127.0.0.1'],
-    'Names or addresses of servers, of hubs, or of load balancers in front of them, separated by commas. The agent connects to each; within a plane, to --session-count hubs.',
+    'Names or addresses of servers, hubs or load balancers before them, separated by commas. The agent connects to each; within a plane, to --session-count hubs.',
   ),
   'proxy-server-port': int(8091, "The server's port for agents."),
   'ca-cert': string(
@@ -62,7 +62,7 @@ export const agentIdentity = topic('Identity', {
   ),
   tenant: string(
     '',
-    "The tenant whose callers this agent serves. The agent leaves a hub that takes it for one of another. Empty: the tenant that the agent's credential proves; default where the hub knows no tenants.",
+    'The tenant whose callers this agent serves. It leaves a hub that puts it into another. Empty: the tenant that its credential proves, or default where the hub knows no tenants.',
     { own: true },
   ),
   zone: string('', 'Zone of this agent. It prefers hubs in the same zone.', { own: true }),
@@ -71,13 +71,13 @@ export const agentIdentity = topic('Identity', {
 export const synchronisation = topic('Sessions', {
   'session-count': countOrAll(
     2,
-    'How many sessions to hold, each to a different hub of the plane; all means one to every hub. The agent is ready with one; /readyz?verbose shows how many it has.',
+    'How many sessions to hold, each to a different hub of the plane; all means one to every hub. The agent is ready with one.',
     { own: true },
   ),
   'sync-interval': duration(1000, 'How often to look for servers that this agent is not connected to yet.'),
   'sync-interval-cap': duration(
     10_000,
-    'Longest pause between attempts while a server cannot be reached. Where its host refuses connections, an agent without a session tries again after 2 s at most.',
+    'Longest pause between attempts while a server cannot be reached; 2 s where its host refuses connections and the agent has no session.',
   ),
   'probe-interval': duration(1000, 'How often to check that connections are alive.', {
     inert: 'the agent notices when a connection closes, and PING finds a silent one',
@@ -122,7 +122,7 @@ export const agentHealth = topic('Listening: health, metrics and administration'
 export const agentDrain = ownTopic('Behaviour', {
   'drain-timeout': optionalDuration(
     0,
-    'How long tunnels may take to end after SIGTERM, while new dials go to other agents. Then they are cut, as by a second signal. 0 cuts them at once.',
+    'How long tunnels may take to end after SIGTERM. Then they are cut, as by a second signal. 0 cuts them at once.',
     {
       unset: { text: 'until the last tunnel has ended; a pod, until its grace period is over' },
     },

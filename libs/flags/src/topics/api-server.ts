@@ -9,7 +9,7 @@ import { readNetworks, SERVER_PORTS } from './callers.ts';
 export const apiServer = ownTopic('Listening: clients of API servers', {
   'api-server-name': strings(
     [],
-    "Names by which clients reach the API server at --agent-port (SNI): a comma list. Such a connection is passed on as it is, TLS and all. With --tenants-dir, a tenant's file says it (apiServer).",
+    "Names by which clients reach the API server at --agent-port (SNI): a comma list. Such a connection is passed on as it is. With --tenants-dir, a tenant's file says it (apiServer).",
   ),
   'api-server': strings(
     [],

@@ -110,7 +110,7 @@ export const proxyProtocol = ownTopic('Listening: behind a load balancer', {
   'proxy-protocol-networks': strings(
     [],
     "Networks of load balancers that send a header of the PROXY protocol (v1 or v2) to --server-port, --agent-port and tenants' own ports: a comma list such as 10.0.0.0/8. " +
-      'Logs, audit and limits then use the true source. A connection from these networks without the header is refused, and so is one from elsewhere with it.',
+      'Logs, audit and limits then use the true source. From these networks the header is required, from elsewhere it is refused.',
   ),
 });
 

@@ -13,7 +13,7 @@ export const destinations = ownTopic('Behaviour', {
   ),
   'deny-destinations': strings(
     [],
-    'Destinations that this agent does not dial, whatever the plane asks, and though --allow-destinations lists them: a comma list of such entries. Addresses are checked after the name was resolved.',
+    'Destinations that this agent does not dial, even if --allow-destinations lists them: a comma list. Addresses are checked after the name was resolved.',
   ),
 });
 

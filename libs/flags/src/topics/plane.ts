@@ -23,11 +23,11 @@ export const membership = ownTopic('Plane', {
 export const tenants = ownTopic('Tenants', {
   'tenants-dir': string(
     '',
-    'Directory with one YAML file a tenant (docs/TENANTS.md), which may be a mounted ConfigMap or Secret. Changes apply within 5s. Empty: one tenant, default, and no credential names another.',
+    'Directory with one YAML file a tenant (docs/TENANTS.md). Changes apply within 5s. Empty: one tenant, default.',
   ),
 });
 
-const REREAD = 'Read again for each connection, so you can replace it while the program runs';
+const REREAD = 'Read again for each connection';
 
 export const redisCredentials = ownTopic('Plane', {
   'redis-username-file': string('', `File with the user name for Redis. Overrides the one in --redis-url. ${REREAD}.`),
@@ -53,8 +53,7 @@ export const advertising = ownTopic('Plane', {
 export const adminAdvertising = ownTopic('Plane', {
   'advertise-admin-address': string(
     '',
-    "host:port where the operator's command line (isthmus) reaches --admin-port. " +
-      "If empty, it is --admin-bind-address, or this machine's name if that is empty. A loopback address works only on this machine.",
+    "host:port where isthmus reaches --admin-port. Empty: --admin-bind-address, or this machine's name if that is empty.",
   ),
 });
 
@@ -182,7 +181,7 @@ function checkAddress(flag: string, address: string): void {
 export const peerSockets = ownTopic('Plane', {
   'peer-uds-dir': string(
     '',
-    'Directory of unix sockets that link gateways and hubs on one machine without TLS. A process that can open a socket in it can dial, and one that can make files in it can pose as a hub. A hub that has no socket in it is reached over TLS.',
+    'Directory of unix sockets that link gateways and hubs on one machine without TLS. Who can open a socket in it can dial; who can make files in it can pose as a hub. Other hubs are reached over TLS.',
   ),
 });
 

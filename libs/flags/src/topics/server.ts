@@ -108,7 +108,7 @@ export const drainIdle = ownTopic('Behaviour', {
 export const shutdownDelay = ownTopic('Behaviour', {
   'shutdown-delay-duration': duration(
     0,
-    'How long to keep accepting callers and agents after SIGTERM. /readyz fails from the start, so that load balancers stop sending them here. --graceful-shutdown-timeout starts afterwards.',
+    'How long to keep accepting callers and agents after SIGTERM, while /readyz fails. --graceful-shutdown-timeout starts afterwards.',
   ),
 });
 

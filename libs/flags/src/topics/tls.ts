@@ -33,8 +33,7 @@ export function checkTlsPolicy(flags: Values<typeof tlsPolicy>, warn: (message: 
 export const adminTls = ownTopic('TLS: admin port', {
   'admin-server-cert': string(
     '',
-    'Certificate of the admin port (PEM, with its chain). If set, every client of that port needs a certificate too, also to scrape /metrics. ' +
-      'If not set, the admin RPC works only on a loopback address.',
+    'Certificate of the admin port (PEM, with its chain). If set, every client of that port needs one too, also for /metrics. Else the admin RPC works only on a loopback address.',
   ),
   'admin-server-key': string('', 'Private key of --admin-server-cert (PEM).'),
   'admin-ca-cert': string('', "CA certificates that operators' certificates must chain to (PEM)."),
