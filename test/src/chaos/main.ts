@@ -72,7 +72,7 @@ async function main(): Promise<void> {
     tell(outcome);
     outcomes.push(outcome);
   }
-  say(`\n${table(outcomes)}\n`);
+  say(`\n${table(outcomes, true)}\n`);
   const whole = !values.short && rate === DIALS_PER_SECOND && outcomes.length === ROWS.length;
   if (whole) writePage(outcomes);
   const ran = outcomes.filter(({ skipped }) => !skipped);

@@ -3,22 +3,25 @@ import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
 import type { Measure } from './row.ts';
 import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
 
-const HEAD = ['fault', 'dials failed', 'worst dial', 'tunnels cut', 'besides'];
+const HEAD = ['fault', 'dials failed', 'worst dial', 'tunnels cut', 'longest pause', 'besides'];
 
 /** Sooner than this, all is as before, and no news. */
 const AT_ONCE_MS = 1000;
 
-/** The table in Markdown, a line for each row. */
-export function table(outcomes: readonly Outcome[]): string {
+/**
+ * The table in Markdown, a line for each row.
+ * @param within whether it has what kept to its limits too
+ */
+export function table(outcomes: readonly Outcome[], within: boolean): string {
   return markdownTable(
     HEAD,
-    outcomes.map((outcome) => tableLine(cells(outcome))),
+    outcomes.map((outcome) => tableLine(cells(outcome, within))),
   );
 }
 
-function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome): string[] {
+function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome, within: boolean): string[] {
   const missed = problems.length === 0 ? [] : [inCell(`**limit missed**: ${problems.join('; ')}`)];
-  if (!figures) return [row.fault, '', '', '', ...(skipped ? [inCell(`not run: ${skipped}`)] : missed)];
+  if (!figures) return [row.fault, '', '', '', '', ...(skipped ? [inCell(`not run: ${skipped}`)] : missed)];
   const {
     tried,
     failed,
@@ -33,14 +36,17 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
     outlived,
     pause,
   } = figures;
-  const besides = [
+  const measured = [
     ...(callersEnd === undefined ? [] : [`callers see the end within ${time(callersEnd)}`]),
     ...(destinationsEnd === undefined ? [] : [`destinations within ${time(destinationsEnd)}`]),
-    ...(pause === undefined ? [] : [`${outlived} tunnels went on after at most ${time(pause)}`]),
+    ...(outlived > 0 ? [`${outlived} tunnels went on`] : []),
     ...(shortCut > 0 ? [`${shortCut} short tunnels cut after the answer`] : []),
     ...measures.map(shown),
-    ...notes,
     ...(byOther > 0 ? [`${byOther} dials by the other gateway`] : []),
+  ];
+  const besides = [
+    ...(within ? measured : []),
+    ...notes,
     ...(normalMs !== undefined && normalMs < AT_ONCE_MS
       ? []
       : [normalMs === undefined ? 'never normal again' : `normal again after ${time(normalMs)}`]),
@@ -51,6 +57,7 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
     `${failed} of ${tried}${inFlight > 0 ? ` (${inFlight} under way through the dead gateway)` : ''}`,
     time(worst),
     carried === cut ? String(cut) : `${cut} (${carried} through the failed part)`,
+    pause === undefined ? '' : time(pause),
     besides.join('; '),
   ];
 }
@@ -73,7 +80,7 @@ function inCell(text: string): string {
 export function writePage(outcomes: readonly Outcome[]): void {
   const date = new Date().toISOString().slice(0, 10);
   const made = `\`npm run chaos\`, ${date}, ${machine()}, ${DIALS_PER_SECOND} dials/s and ${LONG_TUNNELS} long tunnels.`;
-  writtenBy('chaos', 'docs/RELIABILITY.md').write(`${made}\n\n${table(outcomes)}`);
+  writtenBy('chaos', 'docs/RELIABILITY.md').write(`${made}\n\n${table(outcomes, false)}`);
 }
 
 function machine(): string {
