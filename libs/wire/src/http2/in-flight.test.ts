@@ -6,7 +6,7 @@ import { WIRE } from '../defaults.ts';
 import { DEFAULT_SETTINGS } from './frames.ts';
 import { InFlight } from './in-flight.ts';
 import { Output, SendGroup } from './output.ts';
-import { type PathSettings, SimulatedPath, seeded } from './simulated-path.ts';
+import { type PathSettings, SimulatedPath, seeded } from './testing/simulated-path.ts';
 
 const KIB = 1024;
 const FRAME = Buffer.alloc(16 * KIB);

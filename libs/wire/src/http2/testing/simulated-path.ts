@@ -1,5 +1,5 @@
 import { Queue } from '@isthmus/runtime';
-import type { InFlight } from './in-flight.ts';
+import type { InFlight } from '../in-flight.ts';
 
 /** What a path is like. Times in milliseconds, sizes in bytes. */
 export interface PathSettings {
