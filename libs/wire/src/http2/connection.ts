@@ -9,7 +9,7 @@ import {
   goawayFrame,
   PREFACE,
   pingFrame,
-  settingsAck,
+  SETTINGS_ACK,
   settingsFrame,
   windowUpdateFrame,
 } from './frames.ts';
@@ -76,8 +76,6 @@ export function greeting(role: 'client' | 'server', { windowBytes, streams, fram
 
 /** What our PINGs carry. They are answered in order. */
 const NOTHING = Buffer.alloc(8);
-
-const SETTINGS_ACK = settingsAck();
 
 /**
  * `greeting` until the other side's SETTINGS arrive; `open`; `leaving` once our GOAWAY was sent, until the last stream ends; `ended` when

@@ -30,15 +30,6 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
     return this.#stream.code ?? ErrorCode.NO_ERROR;
   }
 
-  get headersSent(): boolean {
-    return this.#stream.answered;
-  }
-
-  /** Whether no further frame will arrive or leave: both sides have ended, or one has reset. */
-  get wireClosed(): boolean {
-    return this.#stream.closed;
-  }
-
   /** The serving side's answer. */
   respond(head: OutgoingHead, { endStream = false } = {}): void {
     this.#stream.answer(encodeHead(head), endStream);
@@ -102,7 +93,7 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
   }
 
   protected override get sending(): boolean {
-    return !this.wireClosed;
+    return !this.#stream.closed;
   }
 
   protected override sendEnd(): void {

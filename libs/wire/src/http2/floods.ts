@@ -88,32 +88,24 @@ export class FloodGuard {
  * Counts the streams of a connection that the other side cancels, breaks, or has refused. Our own resets do not count. Many are an attack
  * (CVE-2023-44487), because opening one costs the attacker almost nothing.
  */
-export class ResetCounter {
-  readonly #config: Config;
-  #since = Number.NEGATIVE_INFINITY;
-  #resets = 0;
+export class ResetCounter extends Allowance {
   /** Whether they are too many. */
   exceeded = false;
+  readonly #most: number;
 
-  constructor(config: Config) {
-    this.#config = config;
+  constructor({ resets, resetsMs }: Config) {
+    super({ atOnce: resets, perSecond: (1000 * resets) / resetsMs });
+    this.#most = resets;
   }
 
   count(): void {
-    const now = performance.now();
-    if (now - this.#since > this.#config.resetsMs) {
-      this.#since = now;
-      this.#resets = 0;
-    }
-    this.#resets++;
-    this.exceeded = this.#resets > this.#config.resets;
+    if (!this.spend(1)) this.exceeded = true;
   }
 
   /** Call after the frame is fully handled. @throws ConnectionError after too many */
   check(): void {
-    if (!this.exceeded) return;
-    const { resets } = this.#config;
-    throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `more than ${resets} streams were reset in a row`);
+    if (this.exceeded)
+      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `more than ${this.#most} streams were reset in a row`);
   }
 }
 

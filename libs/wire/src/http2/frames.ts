@@ -226,9 +226,8 @@ export function settingsFrame(settings: Partial<Settings>): Buffer {
   return bytes;
 }
 
-export function settingsAck(): Buffer {
-  return frame(FrameType.SETTINGS, Flag.ACK, 0, 0);
-}
+/** The answer to SETTINGS. */
+export const SETTINGS_ACK = frame(FrameType.SETTINGS, Flag.ACK, 0, 0);
 
 /** @param opaque 8 bytes */
 export function pingFrame(opaque: Uint8Array, ack: boolean): Buffer {

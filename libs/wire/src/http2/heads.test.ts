@@ -115,7 +115,7 @@ const calm = (error: unknown) =>
 test('heads that are not complete share what they may hold beyond a frame', () => {
   const whole = encodeHead({ ':status': '200', a: 'b' });
   const begin = () => {
-    const reader = new HeadReader(WIRE.unfinishedHeadBytes, { headMs: WIRE.headMs, late() {} });
+    const reader = new HeadReader({ ...WIRE, headBytes: WIRE.unfinishedHeadBytes }, () => {});
     reader.headers(1, 0, whole.subarray(0, 2));
     return { reader, more: (bytes: number) => reader.continuation(0, Buffer.alloc(bytes)) };
   };
@@ -134,7 +134,7 @@ test('heads that are not complete share what they may hold beyond a frame', () =
 test('what is held of a head in short frames counts with what each takes in memory', () => {
   const readers: HeadReader[] = [];
   const fill = () => {
-    const reader = new HeadReader(1024 * 1024, { headMs: WIRE.headMs, late() {} });
+    const reader = new HeadReader({ ...WIRE, headBytes: 1024 * 1024 }, () => {});
     readers.push(reader);
     reader.headers(1, 0, Buffer.alloc(1));
     for (let frame = 0; frame < 6_000; frame++) reader.continuation(0, Buffer.alloc(1));

@@ -114,26 +114,25 @@ interface UnfinishedHead extends Omit<ReceivedHead, 'fields'> {
 /** What all connections of the process keep of unfinished heads, beyond the first frame of each. */
 const UNFINISHED = new SharedBudget(WIRE.unfinishedHeadBytes);
 
-/** When a head of several frames must be complete. */
-interface HeadDeadline extends Pick<Config, 'headMs'> {
-  /** Called when it was not. */
-  readonly late: () => void;
-}
-
 /** Reads the heads of one direction of a connection: HEADERS, and CONTINUATION until END_HEADERS (RFC 9113 sections 6.2 and 6.10). */
 export class HeadReader {
   readonly #decoder: HpackDecoder;
   readonly #maxRead: number;
-  readonly #deadline: HeadDeadline;
+  readonly #headMs: number;
+  readonly #late: () => void;
   /** A head of several frames. No other frame may come before its end. */
   begun: UnfinishedHead | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param maxList the longest head, in bytes. One up to twice as long is read, so that what follows can be, and its fields are left out */
-  constructor(maxList: number, deadline: HeadDeadline) {
-    this.#maxRead = 2 * maxList;
-    this.#decoder = new HpackDecoder(maxList, this.#maxRead);
-    this.#deadline = deadline;
+  /**
+   * @param headBytes the longest head. One up to twice as long is read, so that what follows can be, and its fields are left out
+   * @param late called when a head of several frames was not complete in time
+   */
+  constructor({ headBytes, headMs }: Pick<Config, 'headBytes' | 'headMs'>, late: () => void) {
+    this.#maxRead = 2 * headBytes;
+    this.#decoder = new HpackDecoder(headBytes, this.#maxRead);
+    this.#headMs = headMs;
+    this.#late = late;
   }
 
   /** @throws ConnectionError if a head is incomplete and this frame does not continue it, or if there is none to continue */
@@ -174,8 +173,7 @@ export class HeadReader {
   }
 
   #keep(begun: UnfinishedHead, part: Buffer): void {
-    const { headMs, late } = this.#deadline;
-    this.#timer ??= setTimeout(late, headMs).unref();
+    this.#timer ??= setTimeout(this.#late, this.#headMs).unref();
     // As much is kept of any frame until it has come whole.
     if (begun.parts.length > 0) {
       const cost = part.length + FRAME_COST;

@@ -166,7 +166,7 @@ test('a peer that stops in the middle of a head is told so, and its connection e
 });
 
 test('a head that finds no room beside those of others may be sent again', async () => {
-  const others = new HeadReader(WIRE.unfinishedHeadBytes, { headMs: WIRE.headMs, late() {} });
+  const others = new HeadReader({ ...WIRE, headBytes: WIRE.unfinishedHeadBytes }, () => {});
   others.headers(1, 0, HEAD);
   others.continuation(0, Buffer.alloc(WIRE.unfinishedHeadBytes - 512));
   const frames = [raw(1, 0, 3, HEAD.subarray(0, 1)), raw(9, 0, 3, Buffer.alloc(1024))];

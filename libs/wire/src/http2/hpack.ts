@@ -273,12 +273,12 @@ export class HpackDecoder {
   #integer(prefix: number): number {
     const mask = 2 ** prefix - 1;
     const first = this.#block[this.#at++];
-    if (first === undefined) throw endsEarly();
+    if (first === undefined) throw broken('a block that ends too early');
     let value = first & mask;
     if (value < mask) return value;
     for (let shift = 0; shift <= 21; shift += 7) {
       const byte = this.#block[this.#at++];
-      if (byte === undefined) throw endsEarly();
+      if (byte === undefined) throw broken('a block that ends too early');
       value += (byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
@@ -305,10 +305,6 @@ function size(field: Field): number {
 
 function broken(what: string): ConnectionError {
   return new ConnectionError(ErrorCode.COMPRESSION_ERROR, `HPACK: ${what}`);
-}
-
-function endsEarly(): ConnectionError {
-  return broken('a block that ends too early');
 }
 
 interface Known {

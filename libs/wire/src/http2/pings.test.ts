@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, mock, test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
+import { WIRE } from '../defaults.ts';
 import { Keepalive, Pings } from './pings.ts';
 
 /** PINGs whose clock stands still until one is answered. */
@@ -70,6 +71,7 @@ describe('keepalive', () => {
     mock.timers.enable({ apis: ['setTimeout'] });
     const said: string[] = [];
     const own = new Keepalive({
+      config: WIRE,
       keepaliveMs,
       ping: () => void said.push('ping'),
       dead: (error) => void said.push(error.message),

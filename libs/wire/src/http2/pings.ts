@@ -77,25 +77,23 @@ interface KeepaliveOptions {
   readonly ping: () => void;
   readonly dead: (error: Error) => void;
   readonly guarded: Guarded;
-  readonly config?: Config;
+  readonly config: Config;
 }
 
 /** Ends a connection whose peer has vanished without a word. Bytes that arrive only set a flag, which one timer checks. */
 export class Keepalive {
   readonly #options: KeepaliveOptions;
-  readonly #config: Config;
   #timer: NodeJS.Timeout | undefined;
   #heard = true;
 
   constructor(options: KeepaliveOptions) {
     this.#options = options;
-    this.#config = options.config ?? WIRE;
   }
 
   /** The peer's SETTINGS did not come with its first bytes. */
   awaitGreeting(): void {
-    this.#after(this.#config.greetingMs, () =>
-      this.#options.dead(new Error(`no SETTINGS within ${this.#config.greetingMs / 1000} s`)),
+    this.#after(this.#options.config.greetingMs, () =>
+      this.#options.dead(new Error(`no SETTINGS within ${this.#options.config.greetingMs / 1000} s`)),
     );
   }
 
@@ -122,14 +120,14 @@ export class Keepalive {
         this.#arm();
       } else {
         ping();
-        this.#after(this.#config.pingAnswerMs, () => this.#checkAnswer());
+        this.#after(this.#options.config.pingAnswerMs, () => this.#checkAnswer());
       }
     });
   }
 
   #checkAnswer(): void {
     if (this.#heard) this.#arm();
-    else this.#options.dead(new Error(`silent for ${this.#config.pingAnswerMs / 1000} s, even after a PING`));
+    else this.#options.dead(new Error(`silent for ${this.#options.config.pingAnswerMs / 1000} s, even after a PING`));
   }
 
   #after(ms: number, act: () => void): void {

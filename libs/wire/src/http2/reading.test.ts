@@ -12,7 +12,7 @@ import {
   PREFACE,
   pingFrame,
   rstStreamFrame,
-  settingsAck,
+  SETTINGS_ACK,
   settingsFrame,
   windowUpdateFrame,
 } from './frames.ts';
@@ -44,7 +44,7 @@ test('a server refuses what is no preface from the first byte that differs', () 
 test('SETTINGS are adopted and passed on, an acknowledgement is not', () => {
   const { reading, output, counts } = streamsOf('client');
   reading.read(settingsFrame({ maxFrameSize: 20_000 }));
-  reading.read(settingsAck());
+  reading.read(SETTINGS_ACK);
   assert.deepEqual([counts.settings, output.maxFrame], [1, 20_000]);
 });
 
@@ -139,7 +139,7 @@ function padded(stream: number, payload: string): Buffer {
 }
 
 const FRAMES = Buffer.concat([
-  settingsAck(),
+  SETTINGS_ACK,
   ...headersFrames(1, Buffer.from('head'), false, MOST),
   dataHead(1, 9, false),
   Buffer.from('some data'),

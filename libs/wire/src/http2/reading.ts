@@ -233,12 +233,15 @@ export class Reading implements FrameHandler {
     this.#streams = streams;
     this.#output = output;
     this.#sink = sink;
-    const { frameBytes, headBytes, headMs } = output.config;
-    this.#reader = new FrameReader(this, frameBytes);
+    const { config } = output;
+    this.#reader = new FrameReader(this, config.frameBytes);
     const late = output.guarded(() => {
-      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head that was not complete after ${headMs / 1000} s`);
+      throw new ConnectionError(
+        ErrorCode.ENHANCE_YOUR_CALM,
+        `a head that was not complete after ${config.headMs / 1000} s`,
+      );
     });
-    this.#heads = new HeadReader(headBytes, { headMs, late });
+    this.#heads = new HeadReader(config, late);
     this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
   }
 
