@@ -34,8 +34,6 @@ export const TRANSPORT = {
   handshakeSlotsOfSource: 128,
   /** How long a connection may wait to be admitted, unless the port says otherwise. */
   handshakeMs: 30_000,
-  /** How much a peer that was refused in its handshake may send until its first request. Preface, SETTINGS and the head of a request are less. */
-  refusedPeerBytes: 64 * 1024,
   /** How long a peer that was refused in its handshake may take to ask over HTTP/1.1 before it is told anyway. */
   refusedPeerAsksMs: 250,
   /**
@@ -114,13 +112,11 @@ export const TRANSPORT = {
    * destination that rests for longer than its patience keeps its tunnel until then.
    */
   packetsHeldBytes: 16 * 1024 * 1024,
-  /** How many abandoned dials of a packet channel are remembered, to recognise their late answers. */
-  packetsGivenUp: 4096,
   /** With more waiting packets than this in a channel, what may be dropped is dropped. */
   packetsOffered: 1024,
   /** With more waiting packets than this, the peer does not read, and the channel is ended. */
   packetsPosted: 65_536,
-  /** How many closed connections of a packet channel are remembered, so that late packets for them are not answered. */
+  /** How many closed connections, and abandoned dials, of a packet channel are remembered, so that what comes late for them is not answered. */
   packetsRemembered: 4096,
   /** How much may wait for one tunnel of packets before its bytes count against the window that all tunnels of its stream share. */
   packetsTunnelShareBytes: 4 * 1024 * 1024,

@@ -6,7 +6,7 @@ import { Metadata, status } from '@grpc/grpc-js';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { SessionLost } from '@isthmus/tunnel';
 import { AgentLimitError } from '../identifiers.ts';
-import { CONNECT_METHOD } from '../packets/channel.ts';
+import { CONNECT_METHOD } from '../packets/mux.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { connectPackets } from './client.ts';
 import {

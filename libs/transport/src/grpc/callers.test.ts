@@ -9,7 +9,7 @@ import type { Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, NotAuthorised, type TunnelOutcome, toldOf } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
-import { PROXY_METHOD } from '../packets/channel.ts';
+import { PROXY_METHOD } from '../packets/mux.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { anyoneOf, type ConnectionPeer } from '../tls/certificate.ts';

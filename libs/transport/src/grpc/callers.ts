@@ -18,7 +18,7 @@ import { type PacketSink, type ServerCall, StatusError, type StatusName } from '
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { newDial, type ServedDial, serveDial, type Waiter } from '../dial-to-tunnel.ts';
-import { PROXY_METHOD } from '../packets/channel.ts';
+import { PROXY_METHOD } from '../packets/mux.ts';
 import { closingText } from '../packets/stream.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
 import { type CallerIdentity, type ConnectionPeer, denied, type IdentifyByToken } from '../tls/certificate.ts';

@@ -16,7 +16,7 @@ import {
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { quoted } from '../http1.ts';
-import { CONNECT_METHOD } from '../packets/channel.ts';
+import { CONNECT_METHOD } from '../packets/mux.ts';
 import { handshakeFailure } from '../tls/admit.ts';
 import { CALLERS_GROWTH } from './server.ts';
 

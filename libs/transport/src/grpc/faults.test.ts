@@ -6,7 +6,7 @@ import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import { endpointDial } from '../endpoint.ts';
-import { PROXY_METHOD } from '../packets/channel.ts';
+import { PROXY_METHOD } from '../packets/mux.ts';
 import { PacketServer } from '../packets/serve.ts';
 import { anyoneOf } from '../tls/certificate.ts';
 import { connect as connectTo, message, open } from './testing/calls.ts';

@@ -13,10 +13,8 @@ import {
   SessionLost,
 } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
-import { TRANSPORT } from '../defaults.ts';
-import { abandoned, Drain, type NextHopConnection, type PendingDial, pendingDial } from '../dialling-side.ts';
-import { Backlog, type BacklogLimits, ObservedChannel } from './channel.ts';
-import { type DialPacket, PacketMux } from './mux.ts';
+import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dialling-side.ts';
+import { type BacklogLimits, type DialPacket, PacketMux, remember } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
 /**
@@ -61,7 +59,6 @@ export class PacketClient implements NextHopConnection {
   readonly dial: Dial = async (request) => this.#dial(request);
   readonly attach: Attach = () => Promise.reject(cannotResume());
   readonly closed: Promise<Error>;
-  readonly #channel: ObservedChannel;
   readonly #options: PacketClientOptions;
   readonly #mux: PacketMux;
   /** By the dial's random number. */
@@ -75,11 +72,12 @@ export class PacketClient implements NextHopConnection {
     const peer = `agent ${options.agentId}`;
     this.#drain = new Drain({ peer, open: () => this.open, end: () => this.#mux.end() });
     this.closed = this.#drain.closed;
-    this.#channel = new ObservedChannel(channel, options.events, 'hub');
-    const backlog = new Backlog(this.#channel, { reader: 'caller', limits: options.backlog, tenant: options.tenant });
-    this.#mux = new PacketMux(this.#channel, {
-      side: 'dialling',
-      unread: (end) => backlog.open(end),
+    const { events, tenant, backlog: limits } = options;
+    this.#mux = new PacketMux(channel, {
+      role: 'hub',
+      events,
+      tenant,
+      limits,
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });
@@ -99,7 +97,7 @@ export class PacketClient implements NextHopConnection {
 
   destroy(reason: Error): void {
     this.#drain.refuseDials(reason);
-    this.#channel.destroy(reason);
+    this.#mux.destroy(reason);
   }
 
   /** The stream's status says why. */
@@ -111,11 +109,11 @@ export class PacketClient implements NextHopConnection {
     this.#drain.check();
     if (request.signal.aborted) throw abandoned();
     const random = this.#random();
-    const pending = pendingDial(request, {
-      guarded: this.#channel.guarded,
+    const pending = new PendingDial(request, {
+      guarded: this.#mux.guarded,
       cancel: () => {
         this.#mux.post({ type: 'DIAL_CLS', random });
-        this.#rememberGivenUp(random);
+        remember(this.#givenUp, random);
       },
       settled: (error) => {
         this.#pending.delete(random);
@@ -134,7 +132,7 @@ export class PacketClient implements NextHopConnection {
     const end = this.#mux.open(connectID);
     end.once(
       'close',
-      this.#channel.guarded(() => this.#drain.endIfIdle()),
+      this.#mux.guarded(() => this.#drain.endIfIdle()),
     );
     return { end, agentId, sessionId, hubId, timing: {}, ...(agentPrincipal !== undefined && { agentPrincipal }) };
   }
@@ -164,12 +162,6 @@ export class PacketClient implements NextHopConnection {
     } else {
       pending.succeed(this.#established(connectID));
     }
-  }
-
-  #rememberGivenUp(random: bigint): void {
-    this.#givenUp.add(random);
-    if (this.#givenUp.size > TRANSPORT.packetsGivenUp)
-      this.#givenUp.delete(this.#givenUp.values().next().value as bigint);
   }
 
   #end(streams: Iterable<PacketStream>, error?: StatusError): void {

@@ -3,7 +3,6 @@ import { asDialError, DialAbort, DialError, PlaneEnded, SessionLost } from '@ist
 import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial-to-tunnel.ts';
-import { Backlog, ObservedChannel } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
@@ -18,7 +17,6 @@ export class PacketServer {
   readonly #closed = Promise.withResolvers<Error | undefined>();
   /** Resolves when the channel has ended, with the reason unless it ended in good order. */
   readonly closed = this.#closed.promise;
-  readonly #channel: ObservedChannel;
   readonly #options: ServePacketsOptions;
   readonly #mux: PacketMux;
   /** By the dial's random number: the dial's signal until it has an answer, then its tunnel's stream. */
@@ -27,12 +25,9 @@ export class PacketServer {
 
   constructor(channel: PacketChannel, options: ServePacketsOptions) {
     this.#options = options;
-    this.#channel = new ObservedChannel(channel, options.events, 'agent');
-    const backlog = new Backlog(this.#channel, { reader: 'destination' });
-    this.#mux = new PacketMux(this.#channel, {
-      side: 'serving',
-      unread: (end) => backlog.open(end),
-      maxData: TRANSPORT.packetsAgentDataBytes,
+    this.#mux = new PacketMux(channel, {
+      role: 'agent',
+      events: options.events,
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });
@@ -50,7 +45,7 @@ export class PacketServer {
 
   /** Ends the channel and every tunnel on it. */
   destroy(reason: Error): void {
-    this.#channel.destroy(reason);
+    this.#mux.destroy(reason);
   }
 
   #receive(packet: DialPacket): void {
@@ -66,9 +61,9 @@ export class PacketServer {
       this.#checkRoom();
       const request = this.#request(packet);
       this.#served.set(packet.random, request.signal);
-      this.#channel.guarded(() => this.#serve(packet.random, request))();
+      this.#mux.guarded(() => this.#serve(packet.random, request))();
     } catch (error) {
-      this.#options.events.emit('refused', 'agent packets', this.#channel.remote, error as Error);
+      this.#options.events.emit('refused', 'agent packets', this.#mux.remote, error as Error);
       this.#refuse(packet.random, asDialError(error));
     }
   }
@@ -90,7 +85,7 @@ export class PacketServer {
 
   #serve(random: bigint, request: ServedDial): void {
     const { events, dial } = this.#options;
-    const over = this.#channel.guarded(() => this.#served.delete(random));
+    const over = this.#mux.guarded(() => this.#served.delete(random));
     const waiter: Waiter = {
       accept: () => this.#accept(random),
       begun: (tunnel) => void tunnel.done.then(over),
@@ -102,7 +97,7 @@ export class PacketServer {
         events.emit('dial:undelivered', request);
         over();
       },
-      fault: this.#channel.guarded((error: Error) => {
+      fault: this.#mux.guarded((error: Error) => {
         throw error;
       }),
     };

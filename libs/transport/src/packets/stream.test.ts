@@ -1,31 +1,32 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PacketOutbox } from './mux.ts';
-import { type ClosingEvent, type ClosingState, closingStep, type PacketSide, PacketStream } from './stream.ts';
+import { planeEvents } from '@isthmus/tunnel';
+import { PacketMux } from './mux.ts';
+import { type ClosingEvent, type ClosingState, closingStep, type PacketRole } from './stream.ts';
 import { channelPair } from './testing.ts';
 
-type Row = [side: PacketSide, from: ClosingState, on: ClosingEvent, to: ClosingState, does: string];
+type Row = [role: PacketRole, from: ClosingState, on: ClosingEvent, to: ClosingState, does: string];
 
 const ROWS: Row[] = [
-  ['serving', 'open', 'end', 'closed', 'tell eof'],
-  ['serving', 'open', 'peer-close', 'closed', 'tell eof'],
-  ['serving', 'open', 'abort', 'closed', 'tell eof'],
-  ['serving', 'open', 'lost', 'closed', 'eof'],
-  ['serving', 'closed', 'end', 'closed', ''],
-  ['serving', 'closed', 'abort', 'closed', ''],
-  ['dialling', 'open', 'end', 'closing', 'tell'],
-  ['dialling', 'open', 'peer-close', 'closed', 'eof'],
-  ['dialling', 'open', 'abort', 'closed', 'tell eof'],
-  ['dialling', 'open', 'lost', 'closed', 'eof'],
-  ['dialling', 'closing', 'peer-close', 'closed', 'eof'],
-  ['dialling', 'closing', 'abort', 'closed', 'eof'],
-  ['dialling', 'closing', 'lost', 'closed', 'eof'],
-  ['dialling', 'closed', 'peer-close', 'closed', ''],
+  ['agent', 'open', 'end', 'closed', 'tell eof'],
+  ['agent', 'open', 'peer-close', 'closed', 'tell eof'],
+  ['agent', 'open', 'abort', 'closed', 'tell eof'],
+  ['agent', 'open', 'lost', 'closed', 'eof'],
+  ['agent', 'closed', 'end', 'closed', ''],
+  ['agent', 'closed', 'abort', 'closed', ''],
+  ['hub', 'open', 'end', 'closing', 'tell'],
+  ['hub', 'open', 'peer-close', 'closed', 'eof'],
+  ['hub', 'open', 'abort', 'closed', 'tell eof'],
+  ['hub', 'open', 'lost', 'closed', 'eof'],
+  ['hub', 'closing', 'peer-close', 'closed', 'eof'],
+  ['hub', 'closing', 'abort', 'closed', 'eof'],
+  ['hub', 'closing', 'lost', 'closed', 'eof'],
+  ['hub', 'closed', 'peer-close', 'closed', ''],
 ];
 
-for (const [side, from, on, to, does] of ROWS) {
-  test(`a ${side} tunnel that is ${from} goes ${to} on ${on}${does && ` and does ${does}`}`, () => {
-    const { next, tell, eof } = closingStep(side, from, on);
+for (const [role, from, on, to, does] of ROWS) {
+  test(`a tunnel of the ${role} that is ${from} goes ${to} on ${on}${does && ` and does ${does}`}`, () => {
+    const { next, tell, eof } = closingStep(role, from, on);
     const done = [tell && 'tell', eof && 'eof'].filter(Boolean).join(' ');
     assert.deepEqual({ next, done }, { next: to, done: does });
   });
@@ -33,10 +34,13 @@ for (const [side, from, on, to, does] of ROWS) {
 
 const READ = 64 * 1024;
 
-test('small pieces of large reads are kept without these, also before the reader has come', async () => {
+function tunnel() {
   const [channel] = channelPair();
-  const unread = { put() {}, take() {}, close() {} };
-  const stream = new PacketStream({ side: 'dialling', connectID: 1n, outbox: new PacketOutbox(channel), unread });
+  return new PacketMux(channel, { role: 'hub', events: planeEvents(), receive() {}, closed() {} }).open(1n);
+}
+
+test('small pieces of large reads are kept without these, also before the reader has come', async () => {
+  const stream = tunnel();
   const sent: Buffer[] = [];
   for (let n = 0; n < 200; n++) {
     const read = Buffer.allocUnsafeSlow(READ).fill(n);
@@ -58,9 +62,7 @@ test('small pieces of large reads are kept without these, also before the reader
 });
 
 test('a peer that closes with an error does so after its data, which may still wait for the reader', async () => {
-  const [channel] = channelPair();
-  const unread = { put() {}, take() {}, close() {} };
-  const stream = new PacketStream({ side: 'dialling', connectID: 1n, outbox: new PacketOutbox(channel), unread });
+  const stream = tunnel();
   const pieces = 4;
   for (let piece = 0; piece < pieces; piece++) stream.receive(Buffer.alloc(READ));
   stream.receiveClose('read tcp: connection reset by peer');

@@ -3,14 +3,13 @@ import type { Packet } from '@isthmus/proto';
 import { destroyOnceRead, pushCompact, Waiting } from '@isthmus/runtime';
 import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
-import type { Unread } from './channel.ts';
-import type { PacketOutbox } from './mux.ts';
+import type { PacketMux } from './mux.ts';
 
 // How a tunnel over packets closes, as data. There is no half-close. The serving side closes with CLOSE_RSP and is done. The dialling
 // side closes with CLOSE_REQ and waits for the CLOSE_RSP, which comes after the rest of its data.
 
-/** `serving`: an agent of ours at a Go server. `dialling`: a hub towards a Go agent. */
-export type PacketSide = 'serving' | 'dialling';
+/** `agent`: ours at a Go server, which serves. `hub`: towards a Go agent, which dials. */
+export type PacketRole = 'agent' | 'hub';
 
 /** `closing`: our close was sent. The peer's close is still to come, and its data is still taken. */
 export type ClosingState = 'open' | 'closing' | 'closed';
@@ -33,48 +32,64 @@ interface ClosingStep {
   readonly eof: boolean;
 }
 
-const TELL_AND_CLOSE: ClosingStep = { next: 'closed', tell: true, eof: true };
-const CLOSE: ClosingStep = { next: 'closed', tell: false, eof: true };
-const STAY_CLOSED: ClosingStep = { next: 'closed', tell: false, eof: false };
-const CLOSED = { end: STAY_CLOSED, 'peer-close': STAY_CLOSED, abort: STAY_CLOSED, lost: STAY_CLOSED };
-
-const CLOSING: Readonly<Record<PacketSide, Record<ClosingState, Record<ClosingEvent, ClosingStep>>>> = {
-  serving: {
-    open: {
-      end: TELL_AND_CLOSE,
-      // The peer's caller waits for this CLOSE_RSP, up to 10 s in konnectivity-client, and reads nothing after it.
-      'peer-close': TELL_AND_CLOSE,
-      abort: TELL_AND_CLOSE,
-      lost: CLOSE,
-    },
-    // Never reached: a CLOSE_RSP has no answer.
-    closing: { end: CLOSE, 'peer-close': CLOSE, abort: CLOSE, lost: CLOSE },
-    closed: CLOSED,
-  },
-  dialling: {
-    open: {
-      end: { next: 'closing', tell: true, eof: false },
-      'peer-close': CLOSE,
-      abort: TELL_AND_CLOSE,
-      lost: CLOSE,
-    },
-    closing: { end: { next: 'closing', tell: false, eof: false }, 'peer-close': CLOSE, abort: CLOSE, lost: CLOSE },
-    closed: CLOSED,
-  },
-};
-
-export function closingStep(side: PacketSide, state: ClosingState, event: ClosingEvent): ClosingStep {
-  return CLOSING[side][state][event];
+/** A peer that closes waits for the CLOSE_RSP, up to 10 s in konnectivity-client, and reads nothing after it. The CLOSE_RSP has no answer. */
+export function closingStep(role: PacketRole, state: ClosingState, event: ClosingEvent): ClosingStep {
+  if (state === 'closed') return { next: 'closed', tell: false, eof: false };
+  const next = role === 'hub' && event === 'end' ? 'closing' : 'closed';
+  const answers = role === 'agent' || event !== 'peer-close';
+  return { next, tell: state === 'open' && event !== 'lost' && answers, eof: next === 'closed' };
 }
 
-interface PacketStreamOptions {
-  readonly side: PacketSide;
-  readonly connectID: bigint;
-  readonly outbox: PacketOutbox;
-  /** The most data in one DATA packet, in bytes. */
-  readonly maxData?: number | undefined;
-  /** Counts what waits for the reader, and keeps the peer from sending faster than the reader reads. */
-  readonly unread: Pick<Unread, 'put' | 'take' | 'close'>;
+/** Counts what waits for the reader of one tunnel. */
+export class Unread {
+  /** Ends the tunnel after its reader's patience. */
+  readonly end: (reason: Error) => void;
+  readonly #mux: PacketMux;
+  /** Bytes that wait within the share. */
+  #admitted = 0;
+  /** Bytes that wait and are withheld from the window. */
+  withheld = 0;
+  /** Whether the reader has taken something since the last check. */
+  #moved = true;
+  /** How many checks in a row it had not, while it blocked its stream. */
+  #still = 0;
+
+  constructor(mux: PacketMux, end: (reason: Error) => void) {
+    this.#mux = mux;
+    this.end = end;
+  }
+
+  /** In bytes. */
+  get waiting(): number {
+    return this.withheld + this.#admitted;
+  }
+
+  /** This many bytes arrived and have to wait. */
+  put(bytes: number): void {
+    if (this.withheld === 0 && this.#mux.admit(this.#admitted, bytes)) this.#admitted += bytes;
+    else {
+      this.withheld += bytes;
+      this.#mux.withhold(this, bytes);
+    }
+  }
+
+  /** The reader took this many of them. */
+  take(bytes: number): void {
+    this.#moved = true;
+    const released = Math.min(this.withheld, bytes);
+    const dismissed = Math.min(this.#admitted, bytes - released);
+    this.withheld -= released;
+    this.#admitted -= dismissed;
+    this.#mux.dismiss(dismissed);
+    if (released > 0) this.#mux.release(this, released);
+  }
+
+  /** Returns for how many checks in a row the reader has taken nothing while it blocked its stream. */
+  look(heldUp: boolean): number {
+    this.#still = heldUp && !this.#moved ? this.#still + 1 : 0;
+    this.#moved = false;
+    return this.#still;
+  }
 }
 
 const SESSION_LOST = 'session lost';
@@ -90,11 +105,8 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly stream: Duplex = this;
   readonly halfOpen = false;
   readonly connectID: bigint;
-  readonly #side: PacketSide;
-  readonly #outbox: PacketOutbox;
-  readonly #maxData: number;
-  readonly #unread: PacketStreamOptions['unread'];
-  readonly #turn = () => this.#sendOne();
+  readonly #mux: PacketMux;
+  readonly #unread: Unread;
   #state: ClosingState = 'open';
   /** Data that arrived while the reader wanted no more. */
   readonly #waiting = new Waiting();
@@ -106,16 +118,15 @@ export class PacketStream extends Duplex implements TunnelEnd {
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
-  constructor({ side, connectID, outbox, maxData = TRANSPORT.packetsDataBytes, unread }: PacketStreamOptions) {
+  constructor(connectID: bigint, mux: PacketMux) {
     super({
       readableHighWaterMark: TRANSPORT.packetsReadAheadBytes,
       writableHighWaterMark: TRANSPORT.packetsDataBytes,
     });
     this.connectID = connectID;
-    this.#side = side;
-    this.#outbox = outbox;
-    this.#maxData = maxData;
-    this.#unread = unread;
+    this.#mux = mux;
+    // It keeps the peer from sending faster than the reader reads.
+    this.#unread = new Unread(mux, (reason) => this.destroy(reason));
     // The splice has its own listener. This one is for before and after it.
     this.on('error', () => {});
   }
@@ -166,7 +177,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     }
     this.#unsent = chunk;
     this.#sent = sent;
-    this.#outbox.queue(this.#turn);
+    this.#mux.queue(this);
   }
 
   /** A serving side is done once a slow peer has made room for the close, so the tunnel counts until then. */
@@ -175,20 +186,22 @@ export class PacketStream extends Duplex implements TunnelEnd {
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    this.#outbox.leave(this.#turn);
+    this.#mux.leave(this);
     this.#step('abort', closingText(error));
     this.#waiting.clear();
-    this.#unread.close();
+    this.#unread.take(this.#unread.waiting);
     done(error);
   }
 
-  #sendOne(): void {
+  /** It is its turn. */
+  sendOne(): void {
     const unsent = this.#unsent as Uint8Array;
-    const data = unsent.subarray(0, this.#maxData);
-    this.#outbox.send({ type: 'DATA', connectID: this.connectID, error: '', data });
+    const most = this.#mux.role === 'agent' ? TRANSPORT.packetsAgentDataBytes : TRANSPORT.packetsDataBytes;
+    const data = unsent.subarray(0, most);
+    this.#mux.send({ type: 'DATA', connectID: this.connectID, error: '', data });
     if (data.length < unsent.length) {
-      this.#unsent = unsent.subarray(this.#maxData);
-      this.#outbox.queue(this.#turn);
+      this.#unsent = unsent.subarray(most);
+      this.#mux.queue(this);
     } else {
       this.#release();
     }
@@ -212,15 +225,15 @@ export class PacketStream extends Duplex implements TunnelEnd {
 
   /** @param done called when nothing more is sent, or once a dialling side has said that it closes */
   #step(event: ClosingEvent, error?: string, done?: () => void): void {
-    const { next, tell, eof } = closingStep(this.#side, this.#state, event);
+    const { next, tell, eof } = closingStep(this.#mux.role, this.#state, event);
     const waits = tell && next === 'closed' && event === 'end';
     this.#state = next;
-    if (tell) this.#outbox.post(closePacket(this.#side, this.connectID, error), waits ? done : undefined);
+    if (tell) this.#mux.post(closePacket(this.#mux.role, this.connectID, error), waits ? done : undefined);
     if (!waits) done?.();
     if (!eof) return;
     this.#ended = true;
     this.#endReader();
-    this.#outbox.leave(this.#turn);
+    this.#mux.leave(this);
     this.#release();
   }
 }
@@ -239,6 +252,6 @@ export function closingText(error: Error | null): string | undefined {
   return error instanceof PlaneEnded ? `${BY_PLANE}${error.message}` : error?.message;
 }
 
-export function closePacket(side: PacketSide, connectID: bigint, error = ''): Packet {
-  return side === 'serving' ? { type: 'CLOSE_RSP', connectID, error } : { type: 'CLOSE_REQ', connectID };
+export function closePacket(role: PacketRole, connectID: bigint, error = ''): Packet {
+  return role === 'agent' ? { type: 'CLOSE_RSP', connectID, error } : { type: 'CLOSE_REQ', connectID };
 }

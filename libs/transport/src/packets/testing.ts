@@ -11,8 +11,8 @@ import {
   type TunnelOutcome,
 } from '@isthmus/tunnel';
 import { type PacketChannel, type PacketSink, StatusError } from '@isthmus/wire';
-import type { BacklogLimits } from './channel.ts';
 import { PacketClient } from './dial.ts';
+import type { BacklogLimits } from './mux.ts';
 import { PacketServer, type ServePacketsOptions } from './serve.ts';
 
 /** One end of a channel within the process, for tests. Every packet passes through the codec. */

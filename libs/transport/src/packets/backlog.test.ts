@@ -6,7 +6,8 @@ import { mock, test } from 'node:test';
 import { SharedBudget, Waiting } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
-import { Backlog, ObservedChannel } from './channel.ts';
+import { PacketMux } from './mux.ts';
+import { Unread } from './stream.ts';
 import { channelPair, plane, request, types } from './testing.ts';
 
 const KIB = 1024;
@@ -93,12 +94,11 @@ test('a reader that moves between any two looks is never ended, and one that hel
   try {
     const [pair] = channelPair();
     pair.window = 1;
-    const channel = new ObservedChannel(pair, planeEvents(), 'hub');
+    const options = { events: planeEvents(), limits: { shareBytes: 0 }, receive() {}, closed() {} };
     const ended: Error[] = [];
-    const backlog = new Backlog(channel, { reader: 'caller', limits: { shareBytes: 0 } });
-    const unread = backlog.open((reason) => {
+    const unread = new Unread(new PacketMux(pair, { role: 'hub', ...options }), (reason) => {
       ended.push(reason);
-      unread.close();
+      unread.take(unread.waiting);
     });
     unread.put(1000);
     for (let second = 0; second < 900; second++) {
