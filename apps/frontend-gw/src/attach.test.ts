@@ -10,12 +10,10 @@ import {
   Deadlines,
   DialAbort,
   DialError,
-  type Joint,
   noTracer,
   planeEvents,
   SessionLost,
   Tunnel,
-  type TunnelEnd,
 } from '@isthmus/tunnel';
 import { leaveDraining, passedAttach } from './attach.ts';
 import { GATEWAY } from './defaults.ts';
@@ -231,17 +229,9 @@ function drainingGateway() {
       };
       return { stream, halfOpen: true, abort };
     };
-    const caller = end();
-    const counts = { up: 0, down: 0, halfClosed: undefined, queued: 0, idleMs: 0 };
-    const join = (destination: TunnelEnd): Joint => ({
-      ...counts,
-      passesOn: true,
-      endIdle() {},
-      abort: (reason) => [caller, destination].forEach((each) => void each.abort(reason)),
-    });
     const names = { agentId: 'agent', sessionId, hubId: 'h' };
     const dial = { ...request(), deadline: 0 };
-    new Tunnel('gateway', dial, { ...caller, ...(passes && { join }) }, { end: end(), ...names }, events);
+    new Tunnel('gateway', dial, { ...end(), passOn: () => passes }, { end: end(), ...names }, events);
     return seen;
   };
   return { plane, open, changed: () => changed(FIRST.record) };

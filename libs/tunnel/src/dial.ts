@@ -40,7 +40,7 @@ export interface DialRequest {
   /**
    * Deadline for the answer, in milliseconds of `performance.now()` of this process. Set where the dial enters the plane (`newDial` in
    * libs/transport), and passed over links as the time left. Every part that waits for another part's answer, or for a socket, enforces
-   * it (`pendingDial` in libs/transport); `Attempts` does so while the dial is parked.
+   * it (`PendingDial` in libs/transport); `Attempts` does so while the dial is parked.
    */
   readonly deadline: number;
   /** W3C trace context of the span this dial belongs to. A part that starts a span for the dial puts its own here. */
@@ -104,64 +104,23 @@ export type TunnelOutcome =
   | { readonly how: 'failed'; readonly by: TunnelSide; readonly error: Error }
   | { readonly how: 'cut'; readonly by: CutBy; readonly error: PlaneEnded };
 
-/** What joins a tunnel's two ends. Its counts are live. */
-export interface Joint {
-  /** Bytes from caller to destination. */
-  readonly up: number;
-  /** Bytes from destination to caller. */
-  readonly down: number;
-  /** The side that has ended while the other has not. */
-  readonly halfClosed: TunnelSide | undefined;
-  /** Bytes that wait in the writers of both directions. */
-  readonly queued: number;
-  /** See `idleFor`. */
-  readonly idleMs: number;
-  /** Whether both halves of the tunnel are elsewhere. They may go on without this carrier, and the caller's half says what becomes of it. */
-  readonly passesOn: boolean;
-  /**
-   * Ends an idle tunnel in order: the destination hears that nothing more comes, and once it has ended too, the caller. A request that comes
-   * meanwhile cannot reach the destination any more, so it cuts the tunnel.
-   * @param by what ends it, and then cuts it
-   */
-  endIdle(by: CutBy): void;
-  /**
-   * Cuts both sides at once; what is queued is lost. Every other part of the plane that carries the tunnel hears that the plane did so.
-   * @param reason a PlaneEnded, if it is known what cuts it
-   */
-  abort(reason: Error): void;
-}
-
-export interface JointOptions {
-  /** Called once, when both sides have closed, and not before the constructor has returned. */
-  readonly ended?: (outcome: TunnelOutcome) => void;
-  /** Called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read. */
-  readonly written?: ((ms: number) => void) | undefined;
-  /** Called when our own code threw, which ends the tunnel. */
-  readonly fault?: (error: Error) => void;
-  /** Decides when each side may be read on. Default: when the other side takes more. */
-  readonly meter?: ByteMeter | undefined;
-  /** Called when the meter ends the tunnel, because its reader has stalled. */
-  readonly stalled?: () => void;
-  /** How long it may be silent once a side has half-closed, in milliseconds. */
-  readonly halfClosedMs?: number | undefined;
-  /** Default: those of the process. */
-  readonly deadlines?: Deadlines;
-}
-
 /** One side of a tunnel: bytes in both directions with back-pressure, each of which ends for itself. */
 export interface TunnelEnd {
-  /** A socket, a stream of a link, or a Go agent's packets; `stream.end()` is the half-close. Where `used` is set, there is none, and this throws. */
+  /** A socket, or a Go agent's packets; `stream.end()` is the half-close. Where `used` is set, there is none, and this throws. */
   readonly stream: Duplex;
-  /** Set where nothing stands between the end and who uses it: the tunnel's half, or a gRPC caller. */
-  readonly used?: UsedEnd;
+  /** Set where nothing stands between the end and who uses it: the tunnel's half, a stream of a link, or a gRPC caller. */
+  readonly used?: UsedEnd | undefined;
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;
   /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */
   readonly explain?: (failure: Error) => Error;
   /** Calls back once this end has closed, or its stream carries a half. Unset: once its stream has closed. */
   readonly whenLeft?: (left: () => void) => void;
-  /** Joins this caller's end with a destination's without a Duplex between them. Undefined if the two are not of one kind. */
-  readonly join?: (destination: TunnelEnd, options: JointOptions) => Joint | undefined;
+  /**
+   * Passes on to a destination's end what the tunnel's halves tell each other beside bytes. Returns false if not both of them are elsewhere. Unset: it
+   * does not.
+   */
+  readonly passOn?: (destination: TunnelEnd) => boolean;
   /**
    * Calls back once what was written has reached the tunnel's far end, as far as this end can know. Unset: once it was written.
    * @param silentMs how long ago the last of it was written, in milliseconds

@@ -32,8 +32,6 @@ export {
   dialLog,
   type Established,
   isRefusedDial,
-  type Joint,
-  type JointOptions,
   type NextHop,
   onceLeft,
   type ResumableTunnel,
@@ -79,7 +77,7 @@ export {
   unlessProbed,
   upstreamReason,
 } from './events.ts';
-export { ByteMeter, FlowGate } from './limits/byte-meter.ts';
+export { ByteMeter } from './limits/byte-meter.ts';
 export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
 export { attachesInTurns, inTurns, takeTurns } from './limits/in-turns.ts';
 export { type DialUse, PerSecond, TokenBucket, type TokenRate } from './limits/limits.ts';
@@ -136,5 +134,5 @@ export {
   isNetwork,
   type ProcessName,
 } from './sessions.ts';
-export { closesInOrder, firstCause, idleFor, Splice } from './splice.ts';
+export { Splice } from './splice.ts';
 export { type Carried, Tunnel, TunnelTable } from './tunnel.ts';

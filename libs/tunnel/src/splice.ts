@@ -1,7 +1,7 @@
 import { guarding, memory } from '@isthmus/runtime';
 import { type Deadlines, type Due, deadlines } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
-import type { Joint, JointOptions, TunnelEnd, TunnelOutcome, TunnelSide } from './dial.ts';
+import type { TunnelEnd, TunnelOutcome, TunnelSide } from './dial.ts';
 import { type EndUser, type UsedEnd, UsedStream } from './end.ts';
 import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled, SessionLost } from './errors.ts';
 import { type ByteMeter, FlowGate } from './limits/byte-meter.ts';
@@ -11,7 +11,7 @@ import { type ByteMeter, FlowGate } from './limits/byte-meter.ts';
  * still waits for the destination's.
  * @param answered whether the destination has ended
  */
-export function firstCause(before: TunnelOutcome, outcome: TunnelOutcome, answered: boolean): TunnelOutcome {
+function firstCause(before: TunnelOutcome, outcome: TunnelOutcome, answered: boolean): TunnelOutcome {
   if (before.how !== 'closed' || outcome.how === 'closed') return before;
   if (outcome.how === 'cut' && before.by === 'caller' && !answered) return outcome;
   return { how: 'failed', by: before.by, error: outcome.error };
@@ -21,7 +21,7 @@ export function firstCause(before: TunnelOutcome, outcome: TunnelOutcome, answer
  * Whether a side that closes takes nothing from the other, because it had sent everything before. That is not so if the plane cuts it, but it is if
  * only the way to a destination is lost.
  */
-export function closesInOrder(side: TunnelSide, ended: boolean, failure: Error | undefined): boolean {
+function closesInOrder(side: TunnelSide, ended: boolean, failure: Error | undefined): boolean {
   if (failure instanceof SessionLost) return ended && side === 'destination';
   return ended && !(failure instanceof PlaneEnded);
 }
@@ -37,10 +37,27 @@ interface Flow {
  * destination's last answer. So are connections that a caller keeps for its next request. A request without an answer is under way.
  * @param since when it opened, or last had no carrier
  */
-export function idleFor(caller: Flow, destination: Flow, start: number, since = start): number {
+function idleFor(caller: Flow, destination: Flow, start: number, since = start): number {
   if (caller.ended || destination.ended || caller.readAt > destination.readAt) return 0;
   if (destination.readAt - Math.max(caller.readAt, start) > TUNNEL.answerMs) return 0;
   return performance.now() - Math.max(caller.readAt, destination.readAt, since);
+}
+
+export interface SpliceOptions {
+  /** Called once, when both sides have closed, and not before the constructor has returned. */
+  readonly ended?: (outcome: TunnelOutcome) => void;
+  /** Called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read. */
+  readonly written?: ((ms: number) => void) | undefined;
+  /** Called when our own code threw, which ends the tunnel. */
+  readonly fault?: (error: Error) => void;
+  /** Decides when each side may be read on. Default: when the other side takes more. */
+  readonly meter?: ByteMeter | undefined;
+  /** Called when the meter ends the tunnel, because its reader has stalled. */
+  readonly stalled?: () => void;
+  /** How long it may be silent once a side has half-closed, in milliseconds. */
+  readonly halfClosedMs?: number | undefined;
+  /** Default: those of the process. */
+  readonly deadlines?: Deadlines;
 }
 
 /** What a tunnel does next if nothing happens until it is due. */
@@ -54,9 +71,10 @@ type Late = 'cut' | 'close' | 'end';
  * is queued and is then closed. Nothing is buffered here: a full writer pauses its reader. An exception in our own code ends the tunnel, as
  * closed by the plane.
  */
-export class Splice implements Joint, Due {
-  readonly passesOn = false;
-  readonly #options: JointOptions;
+export class Splice implements Due {
+  /** Whether both halves of the tunnel are elsewhere. They may go on without this carrier, and the caller's half says what becomes of it. */
+  readonly passesOn: boolean;
+  readonly #options: SpliceOptions;
   readonly #start = performance.now();
   /** When a half last had no carrier, as far as anybody has asked. */
   #awayAt = 0;
@@ -78,8 +96,9 @@ export class Splice implements Joint, Due {
   /** The progress of the half, if one of the ends is one, when it was last made due. */
   #progress = 0;
 
-  constructor(caller: TunnelEnd, destination: TunnelEnd, options: JointOptions = {}) {
+  constructor(caller: TunnelEnd, destination: TunnelEnd, options: SpliceOptions = {}) {
     this.#options = options;
+    this.passesOn = caller.passOn?.(destination) ?? false;
     this.#caller = new Side('caller', caller, this);
     this.#destination = new Side('destination', destination, this);
     this.#caller.other = this.#destination;
@@ -102,20 +121,24 @@ export class Splice implements Joint, Due {
     return new FlowGate(meter, { source, sink, detached: () => sink.detached, end, guarded });
   }
 
+  /** Bytes from caller to destination. */
   get up(): number {
     return this.#caller.bytes;
   }
 
+  /** Bytes from destination to caller. */
   get down(): number {
     return this.#destination.bytes;
   }
 
+  /** The side that has ended while the other has not. */
   get halfClosed(): TunnelSide | undefined {
     const [caller, destination] = [this.#caller, this.#destination];
     if (caller.ended === destination.ended) return undefined;
     return caller.ended ? 'caller' : 'destination';
   }
 
+  /** Bytes that wait in the writers of both directions. */
   get queued(): number {
     return this.#caller.used.writableLength + this.#destination.used.writableLength;
   }
@@ -128,6 +151,11 @@ export class Splice implements Joint, Due {
     return idleFor(caller, destination, this.#start, Math.max(this.#start, this.#awayAt));
   }
 
+  /**
+   * Ends an idle tunnel in order: the destination hears that nothing more comes, and once it has ended too, the caller. A request that comes
+   * meanwhile cannot reach the destination any more, so it cuts the tunnel.
+   * @param by what ends it, and then cuts it
+   */
   endIdle(by: CutBy): void {
     this.#endsIdle = by;
     this.#saidBefore = this.#destination.bytes;
@@ -149,10 +177,15 @@ export class Splice implements Joint, Due {
     destination.used.close();
   }
 
+  /**
+   * Cuts both sides at once; what is queued is lost. Every other part of the plane that carries the tunnel hears that the plane did so.
+   * @param reason a PlaneEnded, if it is known what cuts it
+   */
   abort(reason: Error): void {
     const cut = planeEnded(reason);
     this.#cut = true;
-    this.#settle({ how: 'cut', by: cut.by, error: cut });
+    const passedOn = this.passesOn && cut instanceof SessionLost;
+    this.#settle(passedOn ? { how: 'failed', by: 'caller', error: cut } : { how: 'cut', by: cut.by, error: cut });
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
   }
 
@@ -190,7 +223,8 @@ export class Splice implements Joint, Due {
   /** A side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
   closed(gone: Side, failure: Error | undefined): void {
     const { side, other } = gone;
-    const orderly = closesInOrder(side, gone.ended, failure);
+    // Where a carrier is only passed on, the halves say what its loss means.
+    const orderly = closesInOrder(side, gone.ended, failure) && !(this.passesOn && failure instanceof SessionLost);
     // A side may close while it is cut, before the other one is.
     if (!orderly && !this.#cut) this.#fail(gone, failure ?? new Error(`${side} went away`));
     if (other.open) {
@@ -285,7 +319,7 @@ class Side implements EndUser {
   /** Set before its end is used. */
   other!: Side;
   /** Called for each write to the other side with the milliseconds that it waited. */
-  written: JointOptions['written'];
+  written: SpliceOptions['written'];
   /** Decides when it is read on. */
   gate: FlowGate | undefined;
   /** True until its end has closed. */

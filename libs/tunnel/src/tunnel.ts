@@ -1,6 +1,6 @@
 import { RandomSet } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
-import type { DialRequest, Established, Joint, ResumableTunnel, TunnelEnd, TunnelOutcome } from './dial.ts';
+import type { DialRequest, Established, ResumableTunnel, TunnelEnd, TunnelOutcome } from './dial.ts';
 import type { PlaneEvents, TunnelInfo, TunnelRole } from './events.ts';
 import { Splice } from './splice.ts';
 
@@ -17,7 +17,7 @@ export class Tunnel implements TunnelInfo {
   /** Where it began. */
   readonly #sessionId: string;
   readonly #hubId: string;
-  readonly #joint: Joint;
+  readonly #splice: Splice;
   #outcome: TunnelOutcome | undefined;
   /** Made when somebody waits for it. */
   #done: PromiseWithResolvers<TunnelOutcome> | undefined;
@@ -60,7 +60,7 @@ export class Tunnel implements TunnelInfo {
       },
     };
     const { end } = established;
-    this.#joint = caller.join?.(end, options) ?? new Splice(caller, end, options);
+    this.#splice = new Splice(caller, end, options);
     events.emit('tunnel:open', this);
   }
 
@@ -80,39 +80,39 @@ export class Tunnel implements TunnelInfo {
   }
 
   get up(): number {
-    return this.#joint.up;
+    return this.#splice.up;
   }
 
   get down(): number {
-    return this.#joint.down;
+    return this.#splice.down;
   }
 
   get halfClosed(): TunnelInfo['halfClosed'] {
-    return this.#joint.halfClosed;
+    return this.#splice.halfClosed;
   }
 
-  /** See `Joint.passesOn`. */
+  /** See `Splice.passesOn`. */
   get passesOn(): boolean {
-    return this.#joint.passesOn;
+    return this.#splice.passesOn;
   }
 
   get queued(): number {
-    return this.#joint.queued;
+    return this.#splice.queued;
   }
 
-  /** See `Joint.idleMs`. */
+  /** See `Splice.idleMs`. */
   get idleMs(): number {
-    return this.#joint.idleMs;
+    return this.#splice.idleMs;
   }
 
-  /** See `Joint.endIdle`. */
+  /** See `Splice.endIdle`. */
   endIdle(): void {
-    this.#joint.endIdle(this.role === 'gateway' || this.role === 'agent' ? this.role : 'path');
+    this.#splice.endIdle(this.role === 'gateway' || this.role === 'agent' ? this.role : 'path');
   }
 
-  /** See `Joint.abort`. */
+  /** See `Splice.abort`. */
   abort(reason: Error): void {
-    this.#joint.abort(reason);
+    this.#splice.abort(reason);
   }
 }
 

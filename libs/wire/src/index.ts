@@ -17,14 +17,11 @@ export {
   DEFAULT_FRAME,
   ErrorCode,
   FrameType,
-  headersFrames,
   PREFACE,
   StreamError,
-  settingsFrame,
 } from './http2/frames.ts';
 export { encodeHead, type Field, type Head, type OutgoingHead } from './http2/heads.ts';
 export { HpackDecoder, hpackEncode } from './http2/hpack.ts';
-export { FrameReader } from './http2/reading.ts';
 export type { HeadKind, Http2Stream, StreamHandler } from './http2/stream.ts';
 export type { StreamRules } from './http2/streams.ts';
 export { Http2Link, type Http2LinkOptions, LinkChecks, type PingInterval, watchLiveness } from './link/link.ts';

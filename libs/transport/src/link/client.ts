@@ -28,10 +28,10 @@ import {
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { abandoned, Drain, type NextHopConnection, pendingDial } from '../dialling-side.ts';
+import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dialling-side.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
-import { ASK_PATH, Asks, MEMBER_FIELD } from './ask.ts';
+import { ASK_PATH, Asks, MEMBER_FIELD, nothing } from './ask.ts';
 import { Control, type ControlMessage, type CutMessage, controlCost, encodeControl, GATEWAY_FIELD } from './control.ts';
 import {
   type Answer,
@@ -43,11 +43,7 @@ import {
   requestHead,
   type SessionNames,
 } from './dial-heads.ts';
-import { type CarrierLink, cutStreams, WAY_LOST } from './resets.ts';
-import { asDuplex, http2Link, StreamEnd } from './tunnel-end.ts';
-
-/** A side that answers no questions. */
-async function* nothing(): AsyncIterable<never> {}
+import { asDuplex, type CarrierLink, cutStreams, http2Link, StreamEnd, WAY_LOST } from './tunnel-end.ts';
 
 /** Of a stream beside the dials. */
 const LINK_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link' };
@@ -366,7 +362,7 @@ export class LinkClient implements NextHopConnection {
       else acknowledged?.();
     };
     const unanswered = new PendingStream(stream, { headed, closed: lost });
-    const pending = pendingDial<Answer>(request, {
+    const pending = new PendingDial<Answer>(request, {
       guarded,
       cancel: () => stream.reset(cancelled),
     });

@@ -1,16 +1,18 @@
 import type { Socket } from 'node:net';
+import { Waiting } from '@isthmus/runtime';
 import {
   type Carrier,
   type CarrierUser,
+  CUT_BY,
   type CutBy,
+  type EndUser,
   HungUp,
-  type Joint,
-  type JointOptions,
   LinkReset,
   type Mark,
   PlaneEnded,
   SessionLost,
   type TunnelEnd,
+  type UsedEnd,
 } from '@isthmus/tunnel';
 import {
   codeName,
@@ -21,11 +23,78 @@ import {
   type Http2LinkOptions,
   type Http2Stream,
   type PendingStream,
+  StreamError,
   type StreamHandler,
 } from '@isthmus/wire';
 import { TENANT_FIELD } from './dial-heads.ts';
-import { Relay, type RelayedEnd } from './relay.ts';
-import { type CarrierLink, codeOfLoss, endingCode, explained, meaningOf, ownLoss, WAY_LOST } from './resets.ts';
+
+/** What the carriers on a link need of it. */
+export interface CarrierLink {
+  /** What is at the other side, for error texts. */
+  readonly peer: string;
+  /** What is at the other ends of the tunnels. */
+  readonly far: 'caller' | 'destination';
+  /** Called once no further frame of a stream arrives or leaves. */
+  readonly closed: (stream: Http2Stream) => void;
+}
+
+/** Code of a reset that says: the plane cut this tunnel, and not its caller or destination. What cut it is not known, or was the path. */
+const BY_PLANE = ErrorCode.INTERNAL_ERROR;
+
+/** The same, and what cut it: this code and the next ones stand for the entries of CUT_BY. */
+const CUT = 0x49_53_01_00;
+
+/**
+ * Code of a reset that says: the way to the tunnel's other end is lost, and nobody has ended the tunnel. It and the next two are our own
+ * codes, for tunnels that can be resumed, so both sides know them (RFC 9113 section 7).
+ */
+export const WAY_LOST = 0x49_53_00_01;
+/** The same, because the other end's process closed its connection. */
+const HUNG_UP = 0x49_53_00_02;
+/** The same, because the other end's connection was reset. */
+const RESET = 0x49_53_00_03;
+
+/** The code of a reset that ends a tunnel for both its ends. */
+function endingCode(reason: Error): number {
+  if (!(reason instanceof PlaneEnded)) return ErrorCode.CANCEL;
+  return reason.by === 'path' ? BY_PLANE : CUT + CUT_BY.indexOf(reason.by);
+}
+
+/** Ends the tunnels of a link, also those that could be resumed elsewhere. */
+export function cutStreams(streams: Iterable<Http2Stream>, cut: PlaneEnded): void {
+  for (const stream of [...streams]) stream.reset(endingCode(cut), cut);
+}
+
+/** Returns what a reset says of its tunnel: that its way is lost, or that the plane cut it. Undefined for all other codes. */
+function meaningOf(code: number | undefined, { peer, far }: CarrierLink, cause?: Error): PlaneEnded | undefined {
+  const lost = `${peer} has lost the other end of the tunnel`;
+  if (code === WAY_LOST) return new SessionLost(lost, { cause });
+  if (code === HUNG_UP)
+    return new HungUp(`${lost}: it hung up`, { by: far === 'destination' ? 'agent' : 'gateway', cause });
+  if (code === RESET) return new LinkReset(`${lost}: it was reset`, { cause });
+  const by = code === BY_PLANE ? 'path' : CUT_BY[(code ?? 0) - CUT];
+  return by && new PlaneEnded(`${peer} ended the tunnel: its log says why`, { by, cause });
+}
+
+/** What the failure of a stream means for its tunnel. */
+function explained(failure: Error, link: CarrierLink): Error {
+  const code = failure instanceof StreamError ? failure.code : undefined;
+  return meaningOf(code, link, failure) ?? failure;
+}
+
+/**
+ * Returns what the loss of a link means for the tunnel if its other end is not at the other side: how a process between the two was lost says
+ * nothing about it. Undefined for all other failures.
+ */
+function ownLoss(failure: Error, halfAtPeer: boolean): SessionLost | undefined {
+  const lost = failure instanceof HungUp || failure instanceof LinkReset;
+  return lost && !halfAtPeer ? new SessionLost(failure.message, { cause: failure }) : undefined;
+}
+
+function codeOfLoss(reason: SessionLost): number {
+  if (reason instanceof HungUp) return HUNG_UP;
+  return reason instanceof LinkReset ? RESET : WAY_LOST;
+}
 
 /** The half of a tunnel behind its end on a link. */
 interface HalfBehind {
@@ -44,37 +113,50 @@ export function asDuplex(pending: PendingStream, closed: (stream: Http2Stream) =
 function ignore(): void {}
 
 /**
- * A tunnel's end on a link. It is used in one of three ways: joined with another one, as a hub does (`Relay`); as a Duplex, if the other end is no
- * stream of a link; or by the tunnel's own half, as a carrier.
+ * A tunnel's end on a link. It is used in one of two ways: joined with another end, which writes what is read here; or by the tunnel's own half, as a
+ * carrier. What nobody takes yet waits here, and the stream's window is the bound of it.
  */
-export class StreamEnd implements TunnelEnd, RelayedEnd {
+export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   readonly halfOpen = true;
-  readonly pending: PendingStream;
+  readonly detached = false;
+  readonly progress = 0;
+  readonly #pending: PendingStream;
+  readonly #stream: Http2Stream;
   readonly #link: CarrierLink;
   readonly #half: HalfBehind | undefined;
   #duplex: DuplexStream | undefined;
+  #user: EndUser | undefined;
+  /** The end on another link, to which marks pass. */
+  #other: StreamEnd | undefined;
+  /** Whether the user wants what comes, and what waits until then. */
+  #flows = false;
+  #waiting: Waiting | undefined;
+  /** Whether the user was told the end, and why the stream is over. */
+  #endTold = false;
+  #closed: { readonly failure: Error | undefined } | undefined;
+  /** Whether the user waits for room; for all that was written to leave; and for our end. */
+  #isFull = false;
+  #whenWritten: (() => void) | undefined;
+  #whenFinished: (() => void) | undefined;
   #leaving: (() => void)[] = [];
   #hasLeft = false;
 
   /** @param half unset for a tunnel that ends with what carries it */
   constructor(pending: PendingStream, link: CarrierLink, half?: HalfBehind) {
-    this.pending = pending;
+    this.#pending = pending;
+    this.#stream = pending.stream;
     this.#link = link;
     this.#half = half;
   }
 
+  /** The same as a Duplex, for who reads and writes it without joining it. */
   get stream(): DuplexStream {
-    this.#duplex ??= asDuplex(this.pending, () => this.over());
+    this.#duplex ??= asDuplex(this.#pending, () => this.#over());
     return this.#duplex;
   }
 
-  get resumable(): boolean {
-    return this.#half !== undefined;
-  }
-
-  join(destination: TunnelEnd, options: JointOptions): Joint | undefined {
-    const streams = destination instanceof StreamEnd && !this.#duplex && !destination.#duplex;
-    return streams ? new Relay(this, destination, options) : undefined;
+  get used(): this | undefined {
+    return this.#duplex ? undefined : this;
   }
 
   whenLeft(left: () => void): void {
@@ -82,8 +164,19 @@ export class StreamEnd implements TunnelEnd, RelayedEnd {
     else this.#leaving.push(left);
   }
 
+  passOn(destination: TunnelEnd): boolean {
+    if (!(destination instanceof StreamEnd && this.#half && destination.#half)) return false;
+    this.#other = destination;
+    destination.#other = this;
+    return true;
+  }
+
   abort(reason: Error): void {
-    this.stream.close(this.codeOf(reason));
+    const code = this.#half && reason instanceof SessionLost ? codeOfLoss(reason) : endingCode(reason);
+    if (this.#duplex) this.#duplex.close(code);
+    else this.#stream.reset(code);
+    if (this.#stream.handler === this) this.resume();
+    else if (!this.#duplex) this.#over();
   }
 
   explain(failure: Error): Error {
@@ -91,17 +184,15 @@ export class StreamEnd implements TunnelEnd, RelayedEnd {
     return lost ?? explained(failure, this.#link);
   }
 
-  codeOf(reason: Error): number {
-    return this.#half && reason instanceof SessionLost ? codeOfLoss(reason) : endingCode(reason);
+  /** Takes the stream over as a carrier. From now on the half owns it. @throws Error if it was taken as a Duplex */
+  carrier(): StreamCarrier {
+    if (this.#duplex) throw new Error('the stream is taken: nothing before the half of a tunnel may use end.stream');
+    this.#leave();
+    return new StreamCarrier(this.#pending, this.#link, this.#half?.atPeer ?? false);
   }
 
-  meaningOf(code: number, lost: Error | undefined): Error | undefined {
-    const failure = lost ?? failureOf(code);
-    return failure && this.explain(failure);
-  }
-
-  over(): void {
-    this.#link.closed(this.pending.stream);
+  #over(): void {
+    this.#link.closed(this.#stream);
     this.#leave();
   }
 
@@ -110,11 +201,124 @@ export class StreamEnd implements TunnelEnd, RelayedEnd {
     for (const left of this.#leaving.splice(0)) left();
   }
 
-  /** Takes the stream over as a carrier. From now on the half owns it. @throws Error if it was taken as a Duplex */
-  carrier(): StreamCarrier {
-    if (this.#duplex) throw new Error('the stream is taken: nothing before the half of a tunnel may use end.stream');
-    this.#leave();
-    return new StreamCarrier(this.pending, this.#link, this.#half?.atPeer ?? false);
+  // As the end that a user joins with another.
+
+  use(user: EndUser): void {
+    this.#pending.giveTo(this);
+    this.#user = user;
+    if (this.#waiting || this.#stream.complete || this.#closed) queueMicrotask(() => this.#flow());
+    else this.#flows = true;
+  }
+
+  write(bytes: Uint8Array): boolean {
+    const stream = this.#stream;
+    stream.write(bytes as Buffer);
+    // A little may wait anywhere.
+    this.#isFull = stream.pending > stream.config.smallBytes && !stream.leavesSoon;
+    return !this.#isFull;
+  }
+
+  finish(): void {
+    this.#stream.end();
+  }
+
+  pause(): void {
+    this.#flows = false;
+  }
+
+  resume(): void {
+    if (!this.#flows) this.#flow();
+  }
+
+  get writableLength(): number {
+    return this.#stream.pending;
+  }
+
+  whenFinished(then: () => void): void {
+    if (this.#stream.localEnded) then();
+    else this.#whenFinished = then;
+  }
+
+  whenDelivered(then: () => void): void {
+    if (this.#stream.pending === 0) then();
+    else this.#whenWritten = then;
+  }
+
+  close(): void {
+    this.#stream.reset(ErrorCode.CANCEL);
+    this.resume();
+  }
+
+  #flow(): void {
+    this.#flows = true;
+    this.#tell();
+  }
+
+  /** Tells what has waited, as far as the user wants it. */
+  #tell(): void {
+    if (!this.#user) return;
+    while (this.#flows && this.#waiting) {
+      const piece = this.#waiting.shift() as Uint8Array;
+      if (this.#waiting.length === 0) this.#waiting = undefined;
+      this.#user?.onData(piece);
+      this.#stream.consume(piece.length);
+    }
+    if (!this.#flows) return;
+    if (this.#stream.complete && !this.#endTold) {
+      this.#endTold = true;
+      this.#user?.onEnd();
+    }
+    if (!this.#closed) return;
+    const user = this.#user;
+    this.#user = undefined;
+    user?.onClose(this.#closed.failure);
+  }
+
+  // What the stream says.
+
+  onHeaders(): void {}
+
+  onData(bytes: Buffer): void {
+    if (this.#flows && !this.#waiting) {
+      this.#user?.onData(bytes);
+      this.#stream.consume(bytes.length);
+    } else {
+      this.#waiting ??= new Waiting();
+      this.#waiting.push(bytes);
+    }
+  }
+
+  onMark(payload: Buffer): void {
+    const other = this.#other;
+    if (other) other.#stream.mark(payload);
+  }
+
+  onEnd(): void {
+    this.#tell();
+  }
+
+  onWritable(): void {
+    const written = this.#whenWritten;
+    this.#whenWritten = undefined;
+    written?.();
+    if (this.#stream.localEnded) this.#whenFinished?.();
+    else if (this.#isFull) this.#stream.awaitTurn(this);
+  }
+
+  writeMore(): void {
+    this.#isFull = false;
+    this.#user?.onDrain();
+  }
+
+  onClose(code: number | undefined, reason: Error | undefined): void {
+    if (this.#closed) return;
+    const failure = code === undefined ? undefined : (reason ?? failureOf(code));
+    this.#closed = { failure: failure && this.explain(failure) };
+    this.#stream.release();
+    this.#over();
+    // What was read before is delivered first.
+    if (code !== undefined) this.#flows = true;
+    this.#tell();
   }
 }
 

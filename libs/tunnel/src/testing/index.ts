@@ -1,12 +1,12 @@
 import { type Duplex, PassThrough } from 'node:stream';
 import { Deadlines } from '../deadlines.ts';
-import type { Dial, DialRequest, Established, JointOptions, TunnelEnd, TunnelOutcome } from '../dial.ts';
+import type { Dial, DialRequest, Established, TunnelEnd, TunnelOutcome } from '../dial.ts';
 import { UsedStream } from '../end.ts';
 import { planeEvents } from '../events.ts';
 import { noTracer, type Observation } from '../observe.ts';
 import { pipeline, type Stage } from '../pipeline.ts';
 import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
-import { Splice } from '../splice.ts';
+import { Splice, type SpliceOptions } from '../splice.ts';
 
 export const request: DialRequest = {
   id: '00000000000000aa',
@@ -63,7 +63,7 @@ export class StreamAsHalf extends UsedStream {
 export class AwaitedSplice extends Splice {
   readonly done: Promise<TunnelOutcome>;
 
-  constructor(caller: TunnelEnd, destination: TunnelEnd, options: JointOptions = {}) {
+  constructor(caller: TunnelEnd, destination: TunnelEnd, options: SpliceOptions = {}) {
     const { promise, resolve } = Promise.withResolvers<TunnelOutcome>();
     super(caller, destination, { deadlines: new Deadlines(), ...options, ended: resolve });
     this.done = promise;

@@ -20,8 +20,6 @@ export interface StreamHandler {
   onMark?(payload: Buffer): void;
   /** The other side sends nothing more. */
   onEnd(): void;
-  /** So many of the written bytes have left. */
-  onSent?(bytes: number): void;
   /** Everything written has left, including the end if there is one. */
   onWritable(): void;
   /**
@@ -282,7 +280,6 @@ export class Http2Stream implements Sender {
     this.#marks?.earnForData();
     output.head(FrameType.DATA, 0, this.id, length);
     this.#queue.send(output, length);
-    this.handler.onSent?.(length);
     if (this.#queue.length > 0) return length;
     if (this.#state.is === 'ending') this.#sendEnd(this.#state.trailers);
     else this.handler.onWritable();

@@ -64,7 +64,7 @@ async function closed({ end }: Established): Promise<Error | undefined> {
   return failure;
 }
 
-describe('a relay', () => {
+describe('two ends on links, which a hub joins', () => {
   test('passes on bytes and both ends, and ends once both streams have', async () => {
     const { gateway, tunnels, outcomes, agent } = await hub();
     const port = await destination((socket) => void socket.pipe(socket));
@@ -252,17 +252,18 @@ describe('a relay', () => {
 
   test('a tunnel is not idle while what its destination has said waits for its tenant’s turn', async () => {
     const limits = { bytesPerSecond: 0.001, bytesQueued: Number.POSITIVE_INFINITY } as MeterLimits;
-    const { gateway, tunnels } = await hub(dialTcp, undefined, new ByteMeter('acme', () => limits));
+    const { gateway, tunnels, agent } = await hub(dialTcp, undefined, new ByteMeter('acme', () => limits));
     const accepted = Promise.withResolvers<Socket>();
     const port = await destination(accepted.resolve);
     const { end } = await gateway.dial(request(port));
     const socket = await accepted.promise;
     socket.write('one');
     await once(end.stream, 'data');
-    socket.write('two');
     const [tunnel] = [...tunnels];
-    await until(() => tunnel?.down === 6);
-    assert.deepEqual([tunnel?.queued, tunnel?.idleMs], [3, 0]);
+    const before = agent.hubSocket.bytesRead;
+    socket.write('two');
+    await until(() => agent.hubSocket.bytesRead >= before + 'two'.length);
+    assert.deepEqual([tunnel?.down, tunnel?.idleMs], [3, 0]);
     end.abort(new Error('enough'));
     await tunnels.idle();
   });
