@@ -87,9 +87,9 @@ export class Callers {
     const listener: Listener = await listen({
       events,
       ...port,
-      ...(serves(mode, 'http-connect') && { others: entering(this.#connect.accept) }),
+      ...(mode !== 'grpc' && { others: entering(this.#connect.accept) }),
       hold: this.#holds && entering(this.#holds.accept),
-      ...(serves(mode, 'grpc') && { http2: entering((socket, first) => grpc.accept(socket, first)) }),
+      ...(mode !== 'http-connect' && { http2: entering((socket, first) => grpc.accept(socket, first)) }),
       ...(identities && { unproven: HANDSHAKES }),
       unprovenPool: this.#unprovenPool,
       proxyNetworks,
@@ -140,10 +140,6 @@ export class Callers {
     for (const listener of closing) this.#listeners.delete(listener);
     await Promise.all(closing.map((listener) => listener.close()));
   }
-}
-
-function serves(mode: CallersOptions['mode'], protocol: CallerProtocol): boolean {
-  return mode === undefined || mode === protocol;
 }
 
 function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {

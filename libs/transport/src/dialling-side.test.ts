@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
 import { DialAbort, DialError, type DialRequest, deadlines } from '@isthmus/tunnel';
-import { type PendingDial, type PendingDialOptions, pendingDial } from './dialling-side.ts';
+import { PendingDial, type PendingDialOptions } from './dialling-side.ts';
 import { destination, established, request } from './packets/testing.ts';
 
 const soon = () => ({ deadline: performance.now() });
@@ -17,7 +17,7 @@ interface Setup {
 function setup(over: Partial<DialRequest> = {}, options: Partial<PendingDialOptions> = {}): Setup {
   const signal = new DialAbort();
   const told: string[] = [];
-  const pending = pendingDial(request({ signal, ...over }), {
+  const pending = new PendingDial(request({ signal, ...over }), {
     cancel: () => void told.push('cancel'),
     settled: (error) => void told.push(error ? `failed: ${error.message}` : 'answered'),
     guarded: guarding(assert.ifError),

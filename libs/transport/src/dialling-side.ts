@@ -101,25 +101,15 @@ export interface PendingDialOptions {
   readonly guarded: Guarded;
 }
 
-export interface PendingDial<Answer = Established> {
-  /** Rejects with a DialError. */
-  readonly answer: Promise<Answer>;
-  succeed(answer: Answer): void;
-  fail(error: DialError): void;
-}
-
 /** What is asked for: a dial, or an attach. */
 type Pending = Pick<DialRequest, 'destination' | 'deadline' | 'signal'>;
 
 /** Waits for the answer to a dial or an attach. The first of these ends the wait: the answer, a failure, the caller's abort, the deadline. */
-export function pendingDial<Answer = Established>(request: Pending, options: PendingDialOptions): PendingDial<Answer> {
-  return new Waiting<Answer>(request, options);
-}
-
-class Waiting<Answer> implements PendingDial<Answer>, Due {
+export class PendingDial<Answer = Established> implements Due {
   before: Due | undefined;
   behind: Due | undefined;
   due: number;
+  /** Rejects with a DialError. */
   readonly answer: Promise<Answer>;
   readonly #request: Pending;
   readonly #options: PendingDialOptions;

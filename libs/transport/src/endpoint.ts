@@ -21,7 +21,7 @@ import {
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { socketEnd } from './dial-to-tunnel.ts';
-import { pendingDial } from './dialling-side.ts';
+import { PendingDial } from './dialling-side.ts';
 
 /** The address to connect to. Upstream's agents treat the unspecified address as their own loopback, and API servers rely on it. */
 function targetOf({ host }: Destination): string {
@@ -205,7 +205,7 @@ export function endpointDial(options: EndpointOptions): Dial {
       return error;
     };
     const deadline = Math.min(ownDeadline, request.deadline);
-    const pending = pendingDial(request, {
+    const pending = new PendingDial(request, {
       guarded,
       deadline,
       meanwhile: {

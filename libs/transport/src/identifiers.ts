@@ -47,13 +47,13 @@ export interface Reach {
 export function parseIdentifiers(query: string, limits?: IdentifierLimits): Reach {
   if (limits) checkSize(query, limits);
   const values = parseQuery(query);
-  const cidr = values.get('cidr') ?? [];
+  const cidr = values.getAll('cidr');
   const identifiers = {
-    ipv4: values.get('ipv4') ?? [],
-    ipv6: values.get('ipv6') ?? [],
-    host: values.get('host') ?? [],
+    ipv4: values.getAll('ipv4'),
+    ipv6: values.getAll('ipv6'),
+    host: values.getAll('host'),
     cidr: cidr.filter(isNetwork),
-    defaultRoute: GO_TRUE.has(values.get('default-route')?.[0] ?? ''),
+    defaultRoute: GO_TRUE.has(values.get('default-route') ?? ''),
   };
   return { identifiers, mistake: mistakeIn(cidr.filter((text) => !isNetwork(text))) };
 }
@@ -78,28 +78,15 @@ function tooMuch(what: string, most: number, flag: string): AgentLimitError {
   return new AgentLimitError('agent identifiers', `${what} in the agent's identifiers, more than ${most}: --${flag}`);
 }
 
-function parseQuery(query: string): Map<string, string[]> {
-  const values = new Map<string, string[]>();
-  for (const pair of query.split('&')) {
-    if (pair === '') continue;
-    if (pair.includes(';')) throw malformed('invalid semicolon separator in query');
-    const equals = pair.indexOf('=');
-    const key = unescaped(equals < 0 ? pair : pair.slice(0, equals));
-    const value = equals < 0 ? '' : unescaped(pair.slice(equals + 1));
-    if (!isPrintable(value)) throw malformed('identifiers with control characters');
-    const known = values.get(key);
-    if (known) known.push(value);
-    else values.set(key, [value]);
-  }
-  return values;
-}
-
-function unescaped(text: string): string {
-  const bad = /%(?![0-9A-Fa-f]{2}).{0,2}/.exec(text);
+function parseQuery(query: string): URLSearchParams {
+  if (query.includes(';')) throw malformed('invalid semicolon separator in query');
+  const bad = /%(?![0-9A-Fa-f]{2})[^&=]{0,2}/.exec(query);
   if (bad) throw malformed(`invalid URL escape ${JSON.stringify(bad[0])}`);
-  const value = percentDecoded(text.replaceAll('+', ' '));
-  if (value === undefined) throw malformed('escaped bytes are no UTF-8');
-  return value;
+  if (percentDecoded(query) === undefined) throw malformed('escaped bytes are no UTF-8');
+  // A ? at the beginning is part of the first key, as in Go.
+  const values = new URLSearchParams(`&${query}`);
+  for (const value of values.values()) if (!isPrintable(value)) throw malformed('identifiers with control characters');
+  return values;
 }
 
 /** Upstream's words. */

@@ -26,8 +26,7 @@ export {
   type MembershipMessage,
   type PolicyRules,
 } from './link/control.ts';
-export { heldAnswers } from './link/held.ts';
-export { requestHoldLink } from './link/hold.ts';
+export { heldAnswers, requestHoldLink } from './link/hold.ts';
 export { LinkServer } from './link/server.ts';
 export {
   type AgentHello,

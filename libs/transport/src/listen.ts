@@ -1,4 +1,4 @@
-import net, { type BlockList, type Server, type Socket } from 'node:net';
+import net, { type BlockList, type Socket } from 'node:net';
 import {
   beginsWith,
   bind,
@@ -13,7 +13,7 @@ import {
 } from '@isthmus/runtime';
 import { type CertificatePlace, type Due, deadlines, type PlaneEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { type ByName, takeByName } from './tls/by-name.ts';
+import { type ByName, takeByName } from './tls/client-hello.ts';
 import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.ts';
 
 /** Handshakes in progress at one port. */
@@ -127,8 +127,17 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     if (!options.unproven) unproven.leave(socket);
     enter(socket, (_, entered) => dispatch(socket, entered, options));
   };
-  const server = options.tls
-    ? secured(options, options.tls, accept)
+  const accepted = (socket: Socket) => {
+    // Only from here on: a peer that ends its half during the handshake has gone.
+    socket.allowHalfOpen = true;
+    accept(socket);
+  };
+  const refused = (remote: string, error: Error) => events.emit('refused', name, remote, error);
+  const { tls: files, instead, chooseTls, asksOnly, role } = options;
+  const { handshakeTimeout = TRANSPORT.firstBytesMs } = options;
+  const rules = { handshakeTimeout, chooseTls, asksOnly, ...(!options.http2 && { ALPNProtocols: ['http/1.1'] }) };
+  const server = files
+    ? tlsServer({ where: name, files, instead, events }, rules, { accept: accepted, refused, role })
     : net.createServer({ allowHalfOpen: true }, accept);
   if (options.byName) {
     const taken = (socket: Socket, take: (socket: Socket) => void) => {
@@ -145,7 +154,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     limits: unproven,
     // Nobody proxies to a unix socket.
     proxyNetworks: 'path' in address ? undefined : options.proxyNetworks,
-    refused: (remote, error) => events.emit('refused', name, remote, error),
+    refused,
     failed,
   });
   return {
@@ -165,35 +174,6 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       await closed;
     },
   };
-}
-
-function secured(
-  {
-    events,
-    name,
-    role,
-    handshakeTimeout = TRANSPORT.firstBytesMs,
-    chooseTls,
-    instead,
-    asksOnly = false,
-    http2,
-  }: ListenOptions,
-  files: TlsSettings,
-  accept: (socket: Socket) => void,
-): Server {
-  return tlsServer(
-    { where: name, files, instead, events },
-    { handshakeTimeout, chooseTls, asksOnly, ...(!http2 && { ALPNProtocols: ['http/1.1'] }) },
-    {
-      accept(socket) {
-        // Only from here on: a peer that ends its half during the handshake has gone.
-        socket.allowHalfOpen = true;
-        accept(socket);
-      },
-      refused: (remote, error) => events.emit('refused', name, remote, error),
-      role,
-    },
-  );
 }
 
 function ignore(): void {}

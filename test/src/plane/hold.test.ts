@@ -194,13 +194,17 @@ test(
   'members list isthmus hold, and say of the tunnels whose ends it has whether and how often they moved',
   scoped(async (scope) => {
     const { hold, servers } = await busyHold(scope);
-    const [near, far] = servers;
     const shown = async ({ program }: Member) => {
       const { tunnels } = await asked<{ tunnels: readonly TunnelView[] }>(program, 'tunnels');
       return tunnels[0]?.resume;
     };
-    const there = async () => (await shown(near))?.attached === true;
-    await until(there, { what: 'the state of the tunnel at the gateway that carries it' });
+    const carrier = async () => {
+      for (const server of servers) if ((await shown(server))?.attached === true) return server;
+      return undefined;
+    };
+    // Whichever has the first link of hold.
+    const near = await until(carrier, { what: 'the state of the tunnel at the gateway that carries it' });
+    const far = servers.find((server) => server !== near) as Member;
     const listed = async () => {
       const { out } = await isthmus(far.program, 'status');
       return /\nCallers' ends \(isthmus hold\):\n {2}\S+: 1 tunnel of tenant default, by [\w-]+, version /.test(out);

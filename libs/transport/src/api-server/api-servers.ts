@@ -30,7 +30,7 @@ import type { TenantLimits } from '@isthmus/tunnel/limits';
 import { TRANSPORT } from '../defaults.ts';
 import { socketEnd } from '../dial-to-tunnel.ts';
 import { connectError } from '../endpoint.ts';
-import type { ByName, NamedHello } from '../tls/by-name.ts';
+import type { ByName, NamedHello } from '../tls/client-hello.ts';
 import { ApiServerAddresses, type Reached } from './addresses.ts';
 import { proxyHeader } from './proxy-header.ts';
 

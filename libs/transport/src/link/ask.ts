@@ -10,6 +10,9 @@ export const ASK_PATH = '/ask';
 /** Names the member that opens the stream. */
 export const MEMBER_FIELD = 'isthmus-member';
 
+/** A side that answers no questions. */
+export async function* nothing(): AsyncIterable<never> {}
+
 interface AsksOptions {
   /** What is at the other side, for error texts: `hub h1`. */
   readonly peer: string;

@@ -1,17 +1,29 @@
 import type { Socket } from 'node:net';
-import { guarding, onceClosed, within } from '@isthmus/runtime';
-import { type Attach, dialLog, type Hold, NotAuthorised, parseDestination, toldOf } from '@isthmus/tunnel';
+import { guarding, onceClosed, printable, within } from '@isthmus/runtime';
+import {
+  type Ask,
+  type Attach,
+  dialLog,
+  formatDestination,
+  type HeldTunnel,
+  type Hold,
+  NotAuthorised,
+  parseDestination,
+  type TunnelInfo,
+  toldOf,
+} from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { CALLERS_GROWTH } from '../grpc/server.ts';
-import { answerLast, ask, fieldOf, HeadLate, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
+import { ask, fieldOf, HeadLate, readHead, reasonOf, write } from '../http1.ts';
 import { type Accept, fromTheStart, HOLD_REQUEST } from '../listen.ts';
 import { peerOf } from '../tls/certificate.ts';
-import { Allowances } from './control.ts';
+import { nothing } from './ask.ts';
+import { Allowances, isHexId, isRecord } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
-import { HELD, readHeld } from './held.ts';
 import { LinkServer } from './server.ts';
+import { answerRefusal } from './upgrade.ts';
 
 /** How `isthmus hold` asks for a link, where callers connect. A gateway without such links answers as to any GET. */
 const REQUEST = `${HOLD_REQUEST}host: gateway\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n`;
@@ -109,24 +121,23 @@ export class HoldLinks {
       if (link) link.destroyAndTell(reason);
       else socket.destroy();
     });
-    const refuse = (status: string, error: Error) => {
+    const refuse = (status: number, error: Error) => {
       events.emit('refused', 'hold links', peer.remote, error);
-      const why = `isthmus-error: ${percentEncoded(toldOf(error))}`;
-      answerLast(socket, `HTTP/1.1 ${status}\r\nconnection: close\r\n${why}\r\ncontent-length: 0\r\n\r\n`);
+      answerRefusal(socket, status, toldOf(error));
     };
     const fault = await readHead(socket, TRANSPORT.connectHeadMs, 'request').then(
       faultOfRequest,
       (error: Error) => error,
     );
-    if (fault) return refuse(fault instanceof HeadLate ? '408 Request Timeout' : '400 Bad Request', fault);
-    if (this.#leaving) return refuse('503 Service Unavailable', new Error('this gateway is leaving'));
+    if (fault) return refuse(fault instanceof HeadLate ? 408 : 400, fault);
+    if (this.#leaving) return refuse(503, new Error('this gateway is leaving'));
     const who = identifyCaller(peer);
-    if (who instanceof NotAuthorised) return refuse('403 Forbidden', who);
+    if (who instanceof NotAuthorised) return refuse(403, who);
     const { tenant, caller } = who;
     const open = this.#ofTenant.get(tenant) ?? 0;
     if (open >= TRANSPORT.holdLinksOfTenant) {
       const text = `tenant ${tenant} has ${open} links of isthmus hold here, as many as it may: end some of these processes`;
-      return refuse('503 Service Unavailable', new Error(text));
+      return refuse(503, new Error(text));
     }
     this.#count(tenant, 1);
     onceClosed(socket, () => this.#count(tenant, -1));
@@ -170,13 +181,82 @@ export class HoldLinks {
   }
 }
 
-/** It is asked, and asks nothing. */
-async function* nothing(): AsyncIterable<never> {}
-
 function faultOfRequest([, ...lines]: readonly string[]): Error | undefined {
   const upgrades = lines.some((line) => {
     const [name, value] = fieldOf(line) ?? [];
     return name === 'upgrade' && value === 'isthmus-hold';
   });
   return upgrades ? undefined : new Error('GET /hold without upgrade: isthmus-hold');
+}
+
+/** What a gateway asks `isthmus hold`. */
+export const HELD = { to: { member: 'hold' }, method: 'held', message: {}, reads: true } as const;
+
+/** Returns what `isthmus hold` answers: who it is, and its tunnels, some in each answer. */
+export function heldAnswers(name: string, version: string, tunnels: () => Iterable<TunnelInfo>): Ask {
+  return async function* () {
+    const all = [...tunnels()].slice(0, TRANSPORT.heldTunnels).map(heldOf);
+    for (let at = 0; at === 0 || at < all.length; at += TRANSPORT.heldAtOnce)
+      yield { name, version, tunnels: all.slice(at, at + TRANSPORT.heldAtOnce) };
+  };
+}
+
+function heldOf({ dial, agentId: agent, since, up, down, resumable }: TunnelInfo) {
+  const { attached = true, moves = 0, kept = 0 } = resumable ?? {};
+  return {
+    dial: dial.id,
+    destination: formatDestination(dial.destination),
+    agent,
+    since,
+    up,
+    down,
+    attached,
+    moves,
+    kept,
+  };
+}
+
+/** Puts together the answers of one process, as far as they can be read. */
+export async function readHeld(answers: AsyncIterable<unknown>): Promise<Pick<Hold, 'name' | 'version' | 'tunnels'>> {
+  let [name, version] = ['', ''];
+  const tunnels: HeldTunnel[] = [];
+  for await (const answer of answers) {
+    if (!isRecord(answer)) continue;
+    [name, version] = [shortText(answer.name), shortText(answer.version)];
+    const more = Array.isArray(answer.tunnels) ? answer.tunnels.flatMap((tunnel) => readTunnel(tunnel) ?? []) : [];
+    tunnels.push(...more.slice(0, TRANSPORT.heldTunnels - tunnels.length));
+  }
+  return { name, version, tunnels };
+}
+
+function readTunnel(tunnel: unknown): HeldTunnel | undefined {
+  if (!isRecord(tunnel) || typeof tunnel.dial !== 'string' || !isHexId(tunnel.dial)) return undefined;
+  const { dial: dialId, destination, agent, attached } = tunnel;
+  const [since = 0, up = 0, down = 0, moves = 0, kept = 0] = ['since', 'up', 'down', 'moves', 'kept'].map((name) =>
+    countIn(tunnel[name]),
+  );
+  try {
+    const to = parseDestination(shortText(destination));
+    return {
+      dialId,
+      destination: to,
+      agentId: shortText(agent),
+      since,
+      up,
+      down,
+      attached: attached === true,
+      moves,
+      kept,
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+function countIn(value: unknown): number {
+  return Number.isSafeInteger(value) && Number(value) > 0 ? Number(value) : 0;
+}
+
+function shortText(value: unknown): string {
+  return typeof value === 'string' ? printable(value.slice(0, TRANSPORT.reasonCharacters)) : '';
 }

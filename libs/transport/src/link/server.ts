@@ -49,8 +49,15 @@ import {
   type ServedAttach,
   underWayHead,
 } from './dial-heads.ts';
-import { type CarrierLink, cutStreams } from './resets.ts';
-import { asDuplex, http2Link, type LinkLimits, StreamCarrier, StreamEnd } from './tunnel-end.ts';
+import {
+  asDuplex,
+  type CarrierLink,
+  cutStreams,
+  http2Link,
+  type LinkLimits,
+  StreamCarrier,
+  StreamEnd,
+} from './tunnel-end.ts';
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
@@ -60,32 +67,6 @@ const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
 
 const GONE = 'the dialling side went away';
 
-interface ServedDialsOptions extends ServeDialOptions {
-  /** What is at the other side, for error texts. */
-  readonly peer: string;
-  /** The tunnels that end here and can be resumed, at an agent. Unset at a hub, which passes on what their ends say. */
-  readonly tunnels?: Pick<AgentTunnels, 'begin' | 'attach' | 'linked' | 'unlinked' | 'hungUp'>;
-  /** Called with each tunnel that a dial has begun. */
-  readonly begun?: (tunnel: Tunnel) => void;
-  /** Passes attaches on, at a hub. Unset at an agent. */
-  readonly attach?: Attach;
-  /** The only tenant whose dials are served. Unset: every tenant's. */
-  readonly tenant?: string;
-  /** What becomes of a caller's request where it enters the plane. Unset: the other side is of the plane. */
-  readonly enter?: <Request extends ServedDial | ServedAttach>(request: Request) => Request;
-}
-
-/** The link whose dials are served. */
-interface ServingLink {
-  /** The streams of its tunnels and pending dials. Each dial adds its own; `carriers.closed` takes it out. */
-  readonly streams: RandomSet<Http2Stream>;
-  readonly carriers: CarrierLink;
-  /** Called when a dial shows that the other side is a gateway. @param gateway its process */
-  readonly toldOfGateway: (instance: string | undefined) => void;
-  /** Called if our own code throws where it never should. */
-  readonly fault: (error: Error) => void;
-}
-
 /** A stream that was opened, before its answer. */
 interface UnansweredStream {
   readonly pending: PendingStream;
@@ -93,150 +74,8 @@ interface UnansweredStream {
   signal: DialAbort | undefined;
 }
 
-/** Serves the dials and attaches of one link: reads each request, and answers it with a tunnel or a refusal. */
-class ServedDials {
-  readonly #options: ServedDialsOptions;
-  readonly #link: ServingLink;
-
-  constructor(options: ServedDialsOptions, link: ServingLink) {
-    this.#options = options;
-    this.#link = link;
-  }
-
-  /** Serves a dial. */
-  dial(stream: Http2Stream, head: Head): void {
-    const unanswered = this.#unanswered(stream, () => new Error(GONE));
-    const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
-    if (!request) return;
-    const { tunnels } = this.#options;
-    const { halfAtPeer = false } = request.resumeOffer ?? {};
-    // What is passed on does not come from the tunnel's own end.
-    if (request.resumeOffer && !tunnels) request.resumeOffer = { ...request.resumeOffer, halfAtPeer: false };
-    const waiter: Waiter = {
-      accept: (established) =>
-        stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
-      refuse: (error) => this.#refuse(unanswered, error),
-      ...(this.#options.begun && { begun: this.#options.begun }),
-      fault: this.#link.fault,
-    };
-    void serveDial(request, waiter, this.#options);
-  }
-
-  /** Answers a dial that succeeded. */
-  #accepted(
-    { pending }: UnansweredStream,
-    established: Established,
-    request: DialRequest,
-    halfAtPeer: boolean,
-  ): TunnelEnd {
-    const { resumeOffer } = request;
-    const { tunnels } = this.#options;
-    const { carriers } = this.#link;
-    if (!resumeOffer || !tunnels) {
-      const ticket = established.resumption?.ticket;
-      pending.stream.answer(encodeHead(answerHead(established, ticket)));
-      return new StreamEnd(pending, carriers, ticket && { atPeer: halfAtPeer });
-    }
-    if (halfAtPeer) this.#link.toldOfGateway(resumeOffer.gatewayInstance);
-    return tunnels.begin(request, (ticket) => {
-      pending.stream.answer(encodeHead(answerHead(established, ticket)));
-      return new StreamCarrier(pending, carriers, halfAtPeer);
-    });
-  }
-
-  /** Serves an attach. A tunnel that ends here goes on; to one that ends elsewhere the attach is passed on. */
-  attach(stream: Http2Stream, head: Head): void {
-    // The tunnel must not end with it.
-    const unanswered = this.#unanswered(stream, () => new SessionLost(GONE));
-    const request = this.#read(unanswered, () => readAttach(head, progressOn(stream)));
-    const { attach } = this.#options;
-    if (request && attach) this.#passOn(unanswered, request, attach);
-    else if (request) this.#goOn(unanswered, request);
-  }
-
-  #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): void {
-    const { stream } = unanswered.pending;
-    const waiter: Waiter<Attached> = {
-      accept: (attached) => {
-        if (stream.closed) return undefined;
-        stream.answer(encodeHead(attachedHead(attached)));
-        return new StreamEnd(unanswered.pending, this.#link.carriers, { atPeer: halfAtPeer });
-      },
-      refuse: (error) => this.#refuse(unanswered, error),
-      fault: this.#link.fault,
-    };
-    const { halfAtPeer } = request;
-    // What is passed on does not come from the tunnel's own end.
-    request.halfAtPeer = false;
-    void serve(request, attach, waiter, this.#options);
-  }
-
-  /** Goes on with a tunnel that ends here. */
-  #goOn(unanswered: UnansweredStream, request: ServedAttach): void {
-    const { tunnels, events, peer } = this.#options;
-    try {
-      if (!tunnels) throw new AttachRefused('this agent resumes no tunnels', { final: true });
-      tunnels.attach(request, (answer) => {
-        unanswered.pending.stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
-        return new StreamCarrier(unanswered.pending, this.#link.carriers, request.halfAtPeer);
-      });
-    } catch (error) {
-      if (!(error instanceof AttachRefused)) throw error;
-      const { message, final, ordinary } = error;
-      if (!ordinary) events.emit('refused', 'attach', peer, error);
-      this.#refuse(unanswered, new DialError('connection_terminated', message, { retryable: !final, cause: error }));
-    }
-  }
-
-  /** @param reason makes the reason why nobody waits for the answer any more, once the stream has closed */
-  #unanswered(stream: Http2Stream, reason: () => Error): UnansweredStream {
-    const unanswered: UnansweredStream = {
-      pending: new PendingStream(stream, {
-        closed: () => {
-          this.#link.carriers.closed(stream);
-          unanswered.signal?.abort(reason());
-        },
-      }),
-      signal: undefined,
-    };
-    return unanswered;
-  }
-
-  /** Reads the request, or refuses it. */
-  #read<Request extends ServedDial | ServedAttach>(
-    unanswered: UnansweredStream,
-    read: () => Request,
-  ): Request | undefined {
-    const { role, events, peer, enter } = this.#options;
-    try {
-      const said = read();
-      const request = enter ? enter(said) : said;
-      unanswered.signal = request.signal;
-      this.#checkTenant(request);
-      this.#link.streams.add(unanswered.pending.stream);
-      return request;
-    } catch (error) {
-      events.emit('refused', `${role} link`, peer, error as Error);
-      this.#refuse(unanswered, asDialError(error));
-      return undefined;
-    }
-  }
-
-  #refuse({ pending }: UnansweredStream, error: DialError): void {
-    if (pending.stream.closed) return;
-    answerFinally(asDuplex(pending, this.#link.carriers.closed), refusalHead(error), this.#options);
-  }
-
-  #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {
-    const { tenant: own = tenant, peer } = this.#options;
-    if (tenant === own) return;
-    const text = `${peer} dials for tenant ${printable(tenant)}, and this link is of tenant ${own}`;
-    throw new DialError('http_request_denied', text);
-  }
-}
-
 /** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
-function answerFinally(stream: DuplexStream, head: OutgoingHead, { enter }: Pick<ServedDialsOptions, 'enter'>): void {
+function answerFinally(stream: DuplexStream, head: OutgoingHead, { enter }: Pick<LinkServerOptions, 'enter'>): void {
   stream.respond(head, { endStream: true });
   if (enter) stream.close(ErrorCode.NO_ERROR);
   else stream.resume();
@@ -255,8 +94,20 @@ function progressOn(stream: Http2Stream): Pick<DialRequest, 'acknowledged' | 'un
   };
 }
 
-export interface LinkServerOptions extends ServedDialsOptions {
+export interface LinkServerOptions extends ServeDialOptions {
   readonly socket: Socket;
+  /** What is at the other side, for error texts. */
+  readonly peer: string;
+  /** The tunnels that end here and can be resumed, at an agent. Unset at a hub, which passes on what their ends say. */
+  readonly tunnels?: Pick<AgentTunnels, 'begin' | 'attach' | 'linked' | 'unlinked' | 'hungUp'>;
+  /** Called with each tunnel that a dial has begun. */
+  readonly begun?: (tunnel: Tunnel) => void;
+  /** Passes attaches on, at a hub. Unset at an agent. */
+  readonly attach?: Attach;
+  /** The only tenant whose dials are served. Unset: every tenant's. */
+  readonly tenant?: string;
+  /** What becomes of a caller's request where it enters the plane. Unset: the other side is of the plane. */
+  readonly enter?: <Request extends ServedDial | ServedAttach>(request: Request) => Request;
   /** Told to the dialling side. Unset at agents. */
   readonly hubId?: string;
   /** Called when the dialling side closes the link, or is about to. It sends no new dials, and closes when its tunnels have ended. */
@@ -277,7 +128,7 @@ export interface LinkServerOptions extends ServedDialsOptions {
 
 /**
  * The serving side of a link: a hub towards gateways, an agent towards its hub. It is the HTTP/2 server, whichever side made the
- * connection.
+ * connection. It reads each dial and attach, and answers it with a tunnel or a refusal.
  */
 export class LinkServer {
   readonly #closed = Promise.withResolvers<Error>();
@@ -287,12 +138,8 @@ export class LinkServer {
   readonly #options: LinkServerOptions;
   readonly #streams = new RandomSet<Http2Stream>();
   readonly #unsent: ControlMessage[] = [];
-  readonly #guarded = guarding((error) => this.#fault(error));
-  readonly #closedStream = this.#guarded((stream: Http2Stream) => {
-    this.#streams.delete(stream);
-    this.#endWhenIdle();
-  });
-  readonly #dials: ServedDials;
+  readonly #failed = (error: Error) => this.#fault(error);
+  readonly #carriers: CarrierLink;
   #control: Control | undefined;
   #asks: Asks | undefined;
   #memberId = '';
@@ -305,14 +152,11 @@ export class LinkServer {
     this.#options = options;
     const http2 = http2Link('server', options.socket, options.peer, () => mayHaveDied(), undefined, options.limits);
     this.#http2 = http2;
-    this.#dials = new ServedDials(options, {
-      streams: this.#streams,
-      carriers: { peer: options.peer, far: 'caller', closed: this.#closedStream },
-      toldOfGateway: (instance) => {
-        this.#gatewayInstance = instance;
-      },
-      fault: (error) => this.#fault(error),
+    const closed = guarding(this.#failed)((stream: Http2Stream) => {
+      this.#streams.delete(stream);
+      this.#endWhenIdle();
     });
+    this.#carriers = { peer: options.peer, far: 'caller', closed };
     http2.once('goaway', () => {
       this.#closing = true;
       options.goaway?.();
@@ -327,7 +171,7 @@ export class LinkServer {
       ping: options.ping,
       carries: () => this.open > 0,
     });
-    http2.on('fault', (error) => this.#fault(error));
+    http2.on('fault', this.#failed);
     http2.on('begun', (stream, head) => this.#accept(stream, head));
   }
 
@@ -400,8 +244,8 @@ export class LinkServer {
   #accept(stream: Http2Stream, head: Head): void {
     const { ':method': method, ':path': path } = head;
     try {
-      if (method === 'CONNECT') this.#dials.dial(stream, head);
-      else if (method === 'POST' && path === ATTACH_PATH) this.#dials.attach(stream, head);
+      if (method === 'CONNECT') this.#dial(stream, head);
+      else if (method === 'POST' && path === ATTACH_PATH) this.#attach(stream, head);
       else
         this.#acceptOther(
           new DuplexStream(stream).on('error', () => {}),
@@ -410,6 +254,137 @@ export class LinkServer {
     } catch (error) {
       this.#fault(error as Error);
     }
+  }
+
+  /** Serves a dial. */
+  #dial(stream: Http2Stream, head: Head): void {
+    const unanswered = this.#unanswered(stream, () => new Error(GONE));
+    const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
+    if (!request) return;
+    const { tunnels } = this.#options;
+    const { halfAtPeer = false } = request.resumeOffer ?? {};
+    // What is passed on does not come from the tunnel's own end.
+    if (request.resumeOffer && !tunnels) request.resumeOffer = { ...request.resumeOffer, halfAtPeer: false };
+    const waiter: Waiter = {
+      accept: (established) =>
+        stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
+      refuse: (error) => this.#refuse(unanswered, error),
+      ...(this.#options.begun && { begun: this.#options.begun }),
+      fault: this.#failed,
+    };
+    void serveDial(request, waiter, this.#options);
+  }
+
+  /** Answers a dial that succeeded. */
+  #accepted(
+    { pending }: UnansweredStream,
+    established: Established,
+    request: DialRequest,
+    halfAtPeer: boolean,
+  ): TunnelEnd {
+    const { resumeOffer } = request;
+    const { tunnels } = this.#options;
+    const carriers = this.#carriers;
+    if (!resumeOffer || !tunnels) {
+      const ticket = established.resumption?.ticket;
+      pending.stream.answer(encodeHead(answerHead(established, ticket)));
+      return new StreamEnd(pending, carriers, ticket && { atPeer: halfAtPeer });
+    }
+    if (halfAtPeer) this.#gatewayInstance = resumeOffer.gatewayInstance;
+    return tunnels.begin(request, (ticket) => {
+      pending.stream.answer(encodeHead(answerHead(established, ticket)));
+      return new StreamCarrier(pending, carriers, halfAtPeer);
+    });
+  }
+
+  /** Serves an attach. A tunnel that ends here goes on; to one that ends elsewhere the attach is passed on. */
+  #attach(stream: Http2Stream, head: Head): void {
+    // The tunnel must not end with it.
+    const unanswered = this.#unanswered(stream, () => new SessionLost(GONE));
+    const request = this.#read(unanswered, () => readAttach(head, progressOn(stream)));
+    const { attach } = this.#options;
+    if (request && attach) this.#passOn(unanswered, request, attach);
+    else if (request) this.#goOn(unanswered, request);
+  }
+
+  #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): void {
+    const { stream } = unanswered.pending;
+    const waiter: Waiter<Attached> = {
+      accept: (attached) => {
+        if (stream.closed) return undefined;
+        stream.answer(encodeHead(attachedHead(attached)));
+        return new StreamEnd(unanswered.pending, this.#carriers, { atPeer: halfAtPeer });
+      },
+      refuse: (error) => this.#refuse(unanswered, error),
+      fault: this.#failed,
+    };
+    const { halfAtPeer } = request;
+    // What is passed on does not come from the tunnel's own end.
+    request.halfAtPeer = false;
+    void serve(request, attach, waiter, this.#options);
+  }
+
+  /** Goes on with a tunnel that ends here. */
+  #goOn(unanswered: UnansweredStream, request: ServedAttach): void {
+    const { tunnels, events, peer } = this.#options;
+    try {
+      if (!tunnels) throw new AttachRefused('this agent resumes no tunnels', { final: true });
+      tunnels.attach(request, (answer) => {
+        unanswered.pending.stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
+        return new StreamCarrier(unanswered.pending, this.#carriers, request.halfAtPeer);
+      });
+    } catch (error) {
+      if (!(error instanceof AttachRefused)) throw error;
+      const { message, final, ordinary } = error;
+      if (!ordinary) events.emit('refused', 'attach', peer, error);
+      this.#refuse(unanswered, new DialError('connection_terminated', message, { retryable: !final, cause: error }));
+    }
+  }
+
+  /** @param reason makes the reason why nobody waits for the answer any more, once the stream has closed */
+  #unanswered(stream: Http2Stream, reason: () => Error): UnansweredStream {
+    const unanswered: UnansweredStream = {
+      pending: new PendingStream(stream, {
+        closed: () => {
+          this.#carriers.closed(stream);
+          unanswered.signal?.abort(reason());
+        },
+      }),
+      signal: undefined,
+    };
+    return unanswered;
+  }
+
+  /** Reads the request, or refuses it. */
+  #read<Request extends ServedDial | ServedAttach>(
+    unanswered: UnansweredStream,
+    read: () => Request,
+  ): Request | undefined {
+    const { role, events, peer, enter } = this.#options;
+    try {
+      const said = read();
+      const request = enter ? enter(said) : said;
+      unanswered.signal = request.signal;
+      this.#checkTenant(request);
+      this.#streams.add(unanswered.pending.stream);
+      return request;
+    } catch (error) {
+      events.emit('refused', `${role} link`, peer, error as Error);
+      this.#refuse(unanswered, asDialError(error));
+      return undefined;
+    }
+  }
+
+  #refuse({ pending }: UnansweredStream, error: DialError): void {
+    if (pending.stream.closed) return;
+    answerFinally(asDuplex(pending, this.#carriers.closed), refusalHead(error), this.#options);
+  }
+
+  #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {
+    const { tenant: own = tenant, peer } = this.#options;
+    if (tenant === own) return;
+    const text = `${peer} dials for tenant ${printable(tenant)}, and this link is of tenant ${own}`;
+    throw new DialError('http_request_denied', text);
   }
 
   #acceptOther(stream: DuplexStream, head: Head): void {
@@ -455,7 +430,7 @@ export class LinkServer {
       allowance,
       receive: (message) => this.#receive(message),
       refused: (error) => events.emit('refused', `${role} link`, peer, error),
-      fault: (error) => this.#fault(error),
+      fault: this.#failed,
       fail: (error) => this.destroy(error),
     });
     for (const message of this.#unsent.splice(0)) this.#control.send(message);

@@ -319,7 +319,8 @@ function statusOf(error: Error): number {
   return error.undecided ? 503 : 403;
 }
 
-function answerRefusal(socket: Socket, status: number, text: string): void {
+/** Answers with a status and its reason, and ends the connection. */
+export function answerRefusal(socket: Socket, status: number, text: string): void {
   if (socket.destroyed || !socket.writable) return;
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Error'}`,

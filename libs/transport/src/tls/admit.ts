@@ -4,14 +4,14 @@ import type { Server, TLSSocket } from 'node:tls';
 import { boundMet, bytesFrom, type CertificatePool, guarding, passHeader, remoteOf } from '@isthmus/runtime';
 import { Distrusted } from '@isthmus/tunnel';
 import {
-  FrameReader,
-  FrameType,
-  headersFrames,
+  type Config,
+  Connection,
+  DEFAULT_FRAME,
+  greeting,
   hpackEncode,
-  PREFACE,
   StatusError,
-  settingsFrame,
   statusFields,
+  WIRE,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { endsSoon, percentEncoded } from '../http1.ts';
@@ -71,16 +71,13 @@ export function handshakeError(error: Error, begun: boolean): Error | undefined 
   return new Distrusted(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }
 
-/** The smallest limit of a frame in HTTP/2 (RFC 9113 section 4.2). */
-const MAX_FRAME = 16 * 1024;
-
 /** The field of an answer that says why, percent-encoded. */
 export const WHY_FIELD = 'isthmus-error';
 
 /**
  * Tells a peer why its certificate is refused, in the protocol that it chose by ALPN, and ends the connection. Neither Node's OpenSSL
  * nor Deno lets a server send the TLS alert, because the certificate is verified after the handshake. Of what the peer sends, only the
- * heads of HTTP/2 frames are read, to find the stream to answer on.
+ * head of its first request is read.
  * @param wanted called once if the peer asks for something, or stays: a load balancer's health check closes after its handshake
  */
 function turnAway(socket: TLSSocket, why: string, wanted: () => void): void {
@@ -117,39 +114,35 @@ function answerSoon(socket: TLSSocket, why: string, late: () => void): void {
   socket.on('data', answer);
 }
 
+/** Nothing more may wait for such a peer than the answer. */
+const REFUSING: Config = {
+  ...WIRE,
+  frameBytes: DEFAULT_FRAME,
+  streams: 1,
+  backlogBytes: TRANSPORT.grpcWaitingBacklogBytes,
+};
+
 /** Answers both gRPC clients, in the status, and the other end of a link. */
 function answerFirstStream(socket: TLSSocket, why: string, late: () => void): void {
   endsSoon(socket, late);
-  const fields = statusFields(new StatusError('PermissionDenied', why));
   const head = hpackEncode([
     [':status', '200'],
     ['content-type', 'application/grpc'],
-    ...fields,
+    ...statusFields(new StatusError('PermissionDenied', why)),
     [WHY_FIELD, percentEncoded(why)],
   ]);
-  const reader = new FrameReader(
-    {
-      data() {},
-      frame(type, _flags, stream) {
-        if (type !== FrameType.HEADERS) return;
-        reader.stop();
-        socket.end(Buffer.concat(headersFrames(stream, head, true, MAX_FRAME)));
-      },
+  const connection = new Connection(socket, {
+    ...{ role: 'server', config: REFUSING, greeting: greeting('server', REFUSING), latePongs: false },
+    rules: { abandonsRequests: true },
+    defer: process.nextTick,
+    lost: (reason) => reason,
+    opened(stream) {
+      stream.answer(head, true);
+      connection.leave();
     },
-    MAX_FRAME,
-  );
-  let seen = 0;
-  socket.write(settingsFrame({}));
-  socket.on('data', (chunk: Buffer) => {
-    const skipped = Math.max(0, PREFACE.length - seen);
-    seen += chunk.length;
-    try {
-      if (seen > TRANSPORT.refusedPeerBytes) throw new Error('it sends without end');
-      reader.read(chunk.subarray(skipped));
-    } catch {
-      socket.destroy();
-    }
+    fault: () => socket.destroy(),
   });
+  connection.start();
 }
 
 /** What OpenSSL says of a plain-text request, such as the CONNECT of a tool whose proxy's address begins with http://. */

@@ -1,4 +1,8 @@
+import type { Server, Socket } from 'node:net';
+import { guarding, putBack, remoteOf } from '@isthmus/runtime';
+import type { PlaneEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
+import { Pieces } from '../http1.ts';
 
 /** What a client says before anything is answered (RFC 8446 section 4.1.2). */
 export interface ClientHello {
@@ -27,81 +31,40 @@ const NOTHING = Buffer.alloc(0);
  * each is copied a few times at most, and what is whole is looked at once.
  */
 export class ClientHelloReader {
-  #bytes: Buffer = NOTHING;
-  #length = 0;
-  /** Where the next record begins. */
-  #next = 0;
-  /** Where the fragments of whole records are. */
-  readonly #fragments: (readonly [start: number, end: number])[] = [];
-  /** Their bytes in all. */
-  #whole = 0;
-  /** Bytes of the message with its head; 0 while that is not known. */
-  #message = 0;
-
   /** All bytes so far. */
-  get bytes(): Buffer {
-    return this.#bytes.subarray(0, this.#length);
-  }
+  bytes: Buffer = NOTHING;
+  readonly #pieces = new Pieces();
+  /** Of the message, with its head. */
+  readonly #message = new Pieces();
+  /** Where the bytes begin that were not looked at, and how many are left of the record there: 0 if its head comes next. */
+  #next = 0;
+  #left = 0;
 
   /** @returns undefined while more bytes are needed */
   read(chunk: Buffer): ClientHello | typeof UNREADABLE | undefined {
-    this.#append(chunk);
-    const broken = !this.#records() || this.#message > TRANSPORT.helloBytes;
-    if (broken) return UNREADABLE;
-    if (this.#message > 0 && this.#whole >= this.#message) return helloIn(this.#assembled()) ?? UNREADABLE;
-    return this.#length >= TRANSPORT.helloBytes ? UNREADABLE : undefined;
-  }
-
-  #append(chunk: Buffer): void {
-    const length = this.#length + chunk.length;
-    // Most come in one piece.
-    if (this.#length === 0) this.#bytes = chunk;
-    else if (length > this.#bytes.length) {
-      const bytes = Buffer.allocUnsafeSlow(2 * length);
-      this.#bytes.copy(bytes, 0, 0, this.#length);
-      chunk.copy(bytes, this.#length);
-      this.#bytes = bytes;
-    } else chunk.copy(this.#bytes, this.#length);
-    this.#length = length;
-  }
-
-  /** Notes the records that are whole now. @returns false if they cannot be those of a ClientHello */
-  #records(): boolean {
-    const bytes = this.#bytes;
-    while (this.#message === 0 || this.#whole < this.#message) {
-      const [start, have] = [this.#next, this.#length - this.#next];
-      if (have > 0 && bytes[start] !== HANDSHAKE) return false;
-      if (have > 1 && bytes[start + 1] !== 3) return false;
-      if (have < RECORD_HEAD) return true;
-      const size = bytes.readUInt16BE(start + 3);
-      if (size === 0 || size > MOST_IN_RECORD) return false;
-      if (have < RECORD_HEAD + size) return this.#begins(start + RECORD_HEAD, this.#length);
-      this.#next = start + RECORD_HEAD + size;
-      this.#fragments.push([start + RECORD_HEAD, this.#next]);
-      this.#whole += size;
-      if (!this.#begins(0, 0)) return false;
+    const bytes = this.#pieces.add(chunk);
+    this.bytes = bytes;
+    for (;;) {
+      if (this.#left === 0) {
+        const [start, have] = [this.#next, bytes.length - this.#next];
+        if ((have > 0 && bytes[start] !== HANDSHAKE) || (have > 1 && bytes[start + 1] !== 3)) return UNREADABLE;
+        if (have < RECORD_HEAD) break;
+        this.#left = bytes.readUInt16BE(start + 3);
+        if (this.#left === 0 || this.#left > MOST_IN_RECORD) return UNREADABLE;
+        this.#next += RECORD_HEAD;
+      }
+      const fragment = bytes.subarray(this.#next, this.#next + this.#left);
+      if (fragment.length === 0) break;
+      this.#next += fragment.length;
+      this.#left -= fragment.length;
+      const message = this.#message.add(fragment);
+      if (message[0] !== CLIENT_HELLO) return UNREADABLE;
+      if (message.length < MESSAGE_HEAD) continue;
+      const length = MESSAGE_HEAD + message.readUIntBE(1, 3);
+      if (length > TRANSPORT.helloBytes) return UNREADABLE;
+      if (message.length >= length) return helloIn(message.subarray(MESSAGE_HEAD, length)) ?? UNREADABLE;
     }
-    return true;
-  }
-
-  /** Reads the head of the message, once it is there: in whole records, or with the part of another one. */
-  #begins(start: number, end: number): boolean {
-    if (this.#message > 0 || this.#whole + end - start === 0) return true;
-    const head = this.#first(start, end);
-    if (head[0] !== CLIENT_HELLO) return false;
-    if (head.length === MESSAGE_HEAD) this.#message = MESSAGE_HEAD + head.readUIntBE(1, 3);
-    return true;
-  }
-
-  #first(start: number, end: number): Buffer {
-    const pieces = [...this.#fragments.slice(0, MESSAGE_HEAD), [start, end] as const];
-    return Buffer.concat(pieces.map(([from, to]) => this.#bytes.subarray(from, to))).subarray(0, MESSAGE_HEAD);
-  }
-
-  #assembled(): Buffer {
-    const pieces = this.#fragments.map(([from, to]) => this.#bytes.subarray(from, to));
-    const message = pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces);
-    return message.subarray(MESSAGE_HEAD, this.#message);
+    return bytes.length >= TRANSPORT.helloBytes ? UNREADABLE : undefined;
   }
 }
 
@@ -177,4 +140,77 @@ function onlyName(body: Buffer): string | undefined {
   const type = names.number(1);
   const name = names.vector(2).toString('latin1');
   return type === HOST_NAME && names.over && NAME.test(name) ? name : undefined;
+}
+
+/** A client that names the server it wants. */
+export type NamedHello = ClientHello & { readonly serverName: string };
+
+/** Says who takes a connection by what its client asks for, with all its bytes still to be read. Undefined: the port itself. */
+export type ByName = (hello: NamedHello) => ((socket: Socket) => void) | undefined;
+
+interface ByNameOptions {
+  /** Unset while no name is to be taken: then nothing is read ahead. */
+  readonly choose: () => ByName | undefined;
+  /** Gets each connection that is taken, and who takes it. */
+  readonly taken: (socket: Socket, take: (socket: Socket) => void) => void;
+  readonly where: string;
+  readonly events: PlaneEvents;
+}
+
+/**
+ * Reads the ClientHello of each connection before the server sees it. Those that ask for certain names go elsewhere, and the server gets all
+ * others with their bytes: what is no TLS, names nothing, or takes too many bytes or too long too. Call it before the server is bound.
+ */
+export function takeByName(server: Server, { choose, taken, where, events }: ByNameOptions): void {
+  const own = server.listeners('connection');
+  server.removeAllListeners('connection');
+  server.on('connection', (socket: Socket) => {
+    const byName = choose();
+    const pass = () => {
+      for (const each of own) each.call(server, socket);
+    };
+    if (!byName) return pass();
+    const reader = new ClientHelloReader();
+    const settle = () => {
+      clearTimeout(timer);
+      socket.off('data', read).off('end', gone).off('close', settle);
+    };
+    const guarded = guarding((error) => {
+      settle();
+      socket.destroy();
+      events.emit('fault', where, remoteOf(socket), error);
+    });
+    const decide = (hello: ClientHello | undefined) => {
+      settle();
+      if (reader.bytes.length > 0) putBack(socket, reader.bytes);
+      else socket.pause();
+      const take = isNamed(hello) ? byName(hello) : undefined;
+      if (take) return taken(socket, take);
+      pass();
+      // Below a TLS socket nothing reads it, and what was put back is read first.
+      if (socket.listenerCount('data') > 0) socket.resume();
+    };
+    const read = guarded((chunk: Buffer) => {
+      const hello = reader.read(chunk);
+      if (hello !== undefined) decide(hello === UNREADABLE ? undefined : hello);
+    });
+    // A load balancer's health check connects and closes, which is no error.
+    const gone = guarded(() => {
+      settle();
+      socket.destroy();
+    });
+    const timer = setTimeout(
+      guarded(() => decide(undefined)),
+      TRANSPORT.helloMs,
+    );
+    socket
+      .on('error', () => {})
+      .on('data', read)
+      .on('end', gone)
+      .on('close', settle);
+  });
+}
+
+function isNamed(hello: ClientHello | undefined): hello is NamedHello {
+  return hello?.serverName !== undefined;
 }

@@ -47,7 +47,7 @@ interface TlsServerOptions extends TlsOptions {
    * the connection verifies who issued it, see `shownCertificate`. No authority is named to peers. A thousand tenants' names would be
    * 50 KB of each handshake, and above 64 KB every handshake fails.
    */
-  readonly asksOnly?: boolean;
+  readonly asksOnly?: boolean | undefined;
 }
 
 /** What it throws ends the handshake, and is reported as the reason. */

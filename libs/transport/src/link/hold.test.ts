@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TunnelInfo } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
-import { HELD, heldAnswers, readHeld } from './held.ts';
+import { HELD, heldAnswers, readHeld } from './hold.ts';
 
 const signal = new AbortController().signal;
 const QUESTION = { ...HELD, operator: { identity: '', remote: '' } };
