@@ -8,7 +8,7 @@ export const tenantsSync = ownTopic('Tenants', {
     '',
     "Directory to write: that of a gateway or hub beside this program. It is this program's own, and is created if it is missing.",
   ),
-  out: string('', 'The same, where nobody reads the directory here.'),
+  out: string('', 'Directory to write instead of --tenants-dir, if no gateway or hub reads it here.'),
   from: strings(
     [],
     'Objects that become tenants beside Tenant objects: cluster-api (Cluster, also of k0smotron) and kamaji (TenantControlPlane), if they have the label or annotation isthmus.dev/plane.',
