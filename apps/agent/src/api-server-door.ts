@@ -56,6 +56,8 @@ export class ApiServerDoor {
   readonly #tunnels: GatewayTunnels | undefined;
   #waiting = 0;
   #leaves = false;
+  /** Addresses that it leaves just now: what has come there is still taken. */
+  #leaving = 0;
   #looks: NodeJS.Timeout | undefined;
 
   constructor(options: ApiServerDoorOptions) {
@@ -76,7 +78,7 @@ export class ApiServerDoor {
   get check(): Check {
     const { links } = this.#options;
     const { up, failures } = links;
-    const left = this.#leaves && this.#bound.size === 0 ? 'another process listens now; ' : '';
+    const left = this.#leaves && this.#bound.size + this.#leaving === 0 ? 'another process listens now; ' : '';
     const counts = `${left}${this.open} connections, ${this.#waiting} of them wait for a hub`;
     const detail = up === 0 ? `no hub can be reached: ${failures || 'none has answered yet'}` : `${up} hubs; ${counts}`;
     return { name: 'api-server', ok: up > 0, detail };
@@ -104,7 +106,8 @@ export class ApiServerDoor {
       for (const [place, bound] of this.#bound) {
         if (listeningAt(place) < 2) continue;
         this.#bound.delete(place);
-        void bound.stop();
+        this.#leaving++;
+        void bound.stop().then(() => this.#leaving--);
       }
     });
     const look = () => {
