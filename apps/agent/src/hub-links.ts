@@ -4,6 +4,7 @@ import {
   type AgentRoutes,
   Arrivals,
   asDialError,
+  DIRECT,
   type DialAbort,
   DialError,
   type DialRequest,
@@ -40,8 +41,8 @@ export interface ClientRequest {
 }
 
 /**
- * The agent's own links to hubs, by which its clients reach the API server: one beside each session. A hub is the far end of what goes through it, so
- * a tunnel goes on through another link to the same hub, and no other.
+ * The agent's own links to hubs, by which its clients reach the API server: one beside each session. If a gateway has the half beside the API server, a
+ * tunnel goes on through any hub; if the hub has it, through another link to the same one.
  */
 export class HubLinks {
   readonly #options: HubLinksOptions;
@@ -105,8 +106,10 @@ export class HubLinks {
       resume(dial);
       try {
         const { id: sessionId, hubId } = link;
-        // To the tunnel's half here, the hub is the agent: the half beside the API server is there.
-        return [dial, { ...(await hub.dial(dial)), agentId: hubId, sessionId, hubId }];
+        const established = await hub.dial(dial);
+        // To the tunnel's half here, the process with the half beside the API server is the agent.
+        const agentId = established.agentId === DIRECT ? hubId : `${AT_GATEWAY}${established.agentId}`;
+        return [dial, { ...established, agentId, sessionId, hubId }];
       } catch (thrown) {
         const error = asDialError(thrown);
         // Nothing of the client was sent anywhere, whatever failed: another hub may reach what this one cannot.
@@ -120,29 +123,33 @@ export class HubLinks {
 
   /** What tunnels need in order to go on. */
   get routes(): AgentRoutes {
-    const to = ({ agentId, tenant, instance }: ProcessName) =>
-      [...this.#links]
-        .filter(({ client, hubId }) => client && hubId === agentId)
-        .map((link) => ({
-          record: { tenant, agentId, instance, sessionId: link.id, hubId: link.hubId },
-          state: { draining: !link.client?.usable },
-        }));
+    const to = ({ agentId }: Pick<ProcessName, 'agentId'>) =>
+      [...this.#links].filter(({ client, hubId }) => client && (hubId === agentId || agentId.startsWith(AT_GATEWAY)));
+    // A tunnel leaves a hub that is silent, or drains, while it can.
+    const session = (
+      { tenant, agentId, instance }: ProcessName,
+      { id: sessionId, hubId, client, silent, leaves }: HubLink,
+    ) => ({
+      record: { tenant, agentId, instance, sessionId, hubId },
+      state: { draining: silent || leaves || !client?.usable },
+    });
     return {
       directory: {
         ownHub: undefined,
         // `watch` tells of changes, for all hubs at once.
         watch() {},
         session: () => undefined,
-        ofAgent: to,
+        ofAgent: (name) => to(name).map((link) => session(name, link)),
         forget() {},
         enter: () => () => {},
       },
       nextHop: (hubId) => this.#best().find((link) => link.hubId === hubId)?.client,
       suspects: { accuse() {} },
       route: ({ agent: agentId, tenant, instance, tried }) =>
-        to({ agentId, tenant, instance })
-          .filter(({ record, state }) => !state.draining && !tried.has(record.sessionId))
-          .map((session) => ({ session, rank: session })),
+        to({ agentId })
+          .filter(({ id, client }) => client?.usable && !tried.has(id))
+          .sort((a, b) => Number(a.silent) - Number(b.silent))
+          .map((link) => ({ session: session({ agentId, tenant, instance }, link), rank: link })),
     };
   }
 
@@ -164,6 +171,9 @@ export class HubLinks {
   }
 }
 
+/** What begins the name of a gateway, where it stands for that of an agent. No hub's id has a space. */
+const AT_GATEWAY = 'gateway ';
+
 let links = 0;
 
 /** A link to the server of one session, which is opened again for as long as the session runs. */
@@ -184,7 +194,10 @@ class HubLink {
   /** Of a hub that answers, and refuses: each attempt costs it a handshake, and all agents of a tenant may be refused alike. */
   readonly #refusals = new Backoff(AGENT.apiServerLinkAgainMs, AGENT.apiServerLinkRefusedMostMs);
   readonly #over = new AbortController();
-  #silent = false;
+  /** Whether it was not heard lately. */
+  silent = false;
+  /** Whether the hub has said that it leaves. */
+  leaves = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(uplink: Uplink, options: HubLinksOptions, changed: () => void) {
@@ -196,7 +209,7 @@ class HubLink {
   /** Whether another is better: its hub leaves, is silent, or did not reach the API server just now. It would have the fewest connections. */
   get avoided(): boolean {
     const failed = performance.now() - this.failedAt < AGENT.apiServerAvoidMs;
-    return this.#uplink.leaving || this.#silent || failed;
+    return this.#uplink.leaving || this.leaves || this.silent || failed;
   }
 
   open(): void {
@@ -244,7 +257,8 @@ class HubLink {
       this.failure = failure;
     }
     this.client = undefined;
-    this.#silent = false;
+    this.silent = false;
+    this.leaves = false;
     this.#changed();
     if (!this.#over.signal.aborted) this.#timer = setTimeout(() => void this.#run(), backoff.next());
   }
@@ -265,9 +279,14 @@ class HubLink {
       const link = new LinkClient({
         ...{ socket, peer: `hub ${hubId}`, to: 'api-server', gatewayInstance: instance, events },
         ...(ping && { ping }),
-        receive: ({ type }) => type === 'renewed' && renewal?.taken(),
+        receive: ({ type }) => {
+          if (type === 'renewed') renewal?.taken();
+          if (type !== 'drain') return;
+          this.leaves = true;
+          this.#changed();
+        },
         suspected: (is) => {
-          this.#silent = is;
+          this.silent = is;
           this.#changed();
         },
       });

@@ -1,5 +1,5 @@
 import type { BlockList, Socket } from 'node:net';
-import { type Tenancy, TenantPorts } from '@isthmus/plane';
+import { type ApiServerSettings, apiServersOf, followApiServers, type Tenancy, TenantPorts } from '@isthmus/plane';
 import {
   guarding,
   remoteOf,
@@ -12,6 +12,7 @@ import {
   type Accept,
   type AgentHello,
   Allowances,
+  type ApiServerGateways,
   type ApiServers,
   agentService,
   fromTheStart,
@@ -33,7 +34,6 @@ import {
 import { type DialRequest, type Observation, principalText } from '@isthmus/tunnel';
 import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
 import { AgentLinks } from './api-server-links.ts';
-import { type ApiServerSettings, apiServersOf, followApiServers, refuseUnnamed } from './api-servers.ts';
 import { HUB } from './defaults.ts';
 import { HubReports, Policies } from './membership.ts';
 import { type AgentIdentity, newSessionId, type SessionTable } from './sessions.ts';
@@ -65,6 +65,15 @@ interface AgentProtocols {
   readonly link: (socket: Socket) => void;
   /** Go agents'. */
   readonly packets: Accept;
+}
+
+/** A fatal alert, unrecognized_name, which TLS servers send who have no such name (RFC 6066 section 3). */
+const UNRECOGNIZED_NAME = Buffer.from([21, 3, 3, 0, 2, 2, 112]);
+
+/** Where only API servers are reached, nobody else is served. */
+function refuseUnnamed(socket: Socket): void {
+  socket.write(UNRECOGNIZED_NAME);
+  throw new Error('its client asks for the name of no API server');
 }
 
 /** The port that accepted a connection. */
@@ -242,7 +251,8 @@ export class AgentPort {
   readonly #grpc: GrpcServer;
   #unwatch = () => {};
 
-  constructor(options: AgentPortOptions, sessions: SessionTable) {
+  /** @param gateways those that connect to API servers for this hub */
+  constructor(options: AgentPortOptions, sessions: SessionTable, gateways: ApiServerGateways) {
     const { events } = options.observation;
     this.#options = options;
     this.#sessions = sessions;
@@ -255,7 +265,8 @@ export class AgentPort {
       fault: (socket, error) => events.emit('fault', 'agents', remoteOf(socket), error),
     });
     this.apiServers = apiServersOf(options);
-    this.#apiServerLinks = new AgentLinks({ ...options, admission: this.admission, apiServers: this.apiServers });
+    const { admission, apiServers } = this;
+    this.#apiServerLinks = new AgentLinks({ ...options, admission, apiServers, gateways });
     this.listeners = new AgentListeners(options, {
       apiServers: this.apiServers,
       link: (socket) => upgrades.accept(socket),

@@ -3,8 +3,10 @@ import { onceClosed, remoteOf } from '@isthmus/runtime';
 import {
   type AgentHello,
   AgentLimitError,
+  type ApiServerGateways,
   ApiServerLinks,
   type ApiServers,
+  localOf,
   parseIdentifiers,
   type Reach,
   refusedWhere,
@@ -16,6 +18,7 @@ interface AgentLinksOptions {
   readonly hubId: string;
   readonly admission: AgentAdmission;
   readonly apiServers: ApiServers;
+  readonly gateways: ApiServerGateways;
   readonly observation: Observation;
 }
 
@@ -51,6 +54,7 @@ export class AgentLinks {
       via: 'api-server',
       identity: grant ? principalText(grant.principal) : `agent ${agentId}`,
       remote,
+      local: localOf(socket),
       ...(grant && { principal: grant.principal }),
     };
     const taken = () => link.send({ type: 'renewed' });

@@ -1,4 +1,5 @@
 import {
+  apiServerAt,
   type HubValues,
   hubSocket,
   parseLabels,
@@ -57,13 +58,7 @@ function hubOptions(
     ...(authenticate && { authenticate }),
     ownPorts: portsOfProcess(flags),
     ...(flags['api-server-port'] > 0 && { apiServerPort: flags['api-server-port'] }),
-    ...(flags['api-server'].length > 0 && {
-      apiServer: {
-        names: flags['api-server-name'],
-        addresses: flags['api-server'],
-        proxyProtocol: flags['api-server-proxy-protocol'],
-      },
-    }),
+    apiServer: apiServerAt(flags),
     limits: {
       sessions: flags['max-agent-sessions'],
       identifiers: flags['max-agent-identifiers'],

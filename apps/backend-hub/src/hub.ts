@@ -2,7 +2,13 @@ import type { SessionMove } from '@isthmus/admin';
 import type { Change, Directory, HubRecord, HubRegistration, Registry } from '@isthmus/directory';
 import type { Hub } from '@isthmus/plane';
 import type { AdmissionState, Check } from '@isthmus/service';
-import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
+import {
+  ApiServerGateways,
+  type HubMember,
+  type PeerServer,
+  type PeerServerOptions,
+  servePeers,
+} from '@isthmus/transport';
 import {
   type Ask,
   type Attach,
@@ -51,6 +57,7 @@ class RunningHub implements Hub {
   #registration: HubRegistration | undefined;
   readonly #sessions: SessionTable;
   readonly #agents: AgentPort;
+  readonly #gateways: ApiServerGateways;
   #peers: PeerServer | undefined;
   #leaving = false;
   #drained: Promise<void> | undefined;
@@ -79,7 +86,8 @@ class RunningHub implements Hub {
         withdraw: (sessionId, version) => this.#registration?.withdraw(sessionId, version),
       },
     });
-    this.#agents = new AgentPort(options, this.#sessions);
+    this.#gateways = new ApiServerGateways({ hubId: this.hubId, events: observation.events });
+    this.#agents = new AgentPort(options, this.#sessions, this.#gateways);
     const way = { observation, manyTenants: options.tenancy !== undefined };
     this.dial = hubDial({ ...way, session: (request) => this.#sessions.dial(request) });
     this.attach = hubAttach({ ...way, session: (request) => this.#sessions.attach(request) });
@@ -163,7 +171,8 @@ class RunningHub implements Hub {
       const { events } = observation;
       const tenantsOf = tenancy?.identify.gateway;
       const hungUp = (loss: GatewayLoss) => this.#agents.membership.hungUp(loss);
-      if (peers) this.#peers = await servePeers({ ...peers, hubId, dial, attach, answer, tenantsOf, events, hungUp });
+      const own = { hubId, dial, attach, answer, tenantsOf, apiServers: this.#gateways, events, hungUp };
+      if (peers) this.#peers = await servePeers({ ...peers, ...own });
       await this.#agents.start();
       this.#register();
     } catch (error) {
@@ -228,7 +237,9 @@ class RunningHub implements Hub {
 
   async close(): Promise<void> {
     this.#sessions.destroy(new Error('hub stops'));
-    await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration?.close()]);
+    await this.#agents.close();
+    this.#gateways.close();
+    await Promise.all([this.#peers?.close(), this.#registration?.close()]);
   }
 }
 

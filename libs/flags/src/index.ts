@@ -32,7 +32,13 @@ export {
   serverFlags,
 } from './programs.ts';
 export { readDuration } from './syntax.ts';
-export { type ApiServerListening, apiServerListening, ownPlaces, portsOfProcess } from './topics/api-server.ts';
+export {
+  type ApiServerListening,
+  apiServerAt,
+  apiServerListening,
+  ownPlaces,
+  portsOfProcess,
+} from './topics/api-server.ts';
 export { type GatewayPlace, parseGateways, proxyNetworks } from './topics/callers.ts';
 export { resumeOptions } from './topics/common.ts';
 export { parseDestinations, parseDirect } from './topics/destinations.ts';

@@ -3,7 +3,13 @@ import { FlagError, type FlagTable, type ListenerPort, type Values } from './fla
 import { writeDuration } from './syntax.ts';
 import * as agent from './topics/agent.ts';
 import * as agentPort from './topics/agent-port.ts';
-import { apiServer, apiServerListening, apiServerOfAgent, checkApiServer } from './topics/api-server.ts';
+import {
+  apiServer,
+  apiServerListening,
+  apiServerOfAgent,
+  apiServerOfGateway,
+  checkApiServer,
+} from './topics/api-server.ts';
 import * as callers from './topics/callers.ts';
 import * as common from './topics/common.ts';
 import { destinations, directDials, parseDestinations, parseDirect } from './topics/destinations.ts';
@@ -76,6 +82,7 @@ export const serverFlags = {
 
 export const gatewayFlags = {
   ...callerSide,
+  ...apiServerOfGateway,
   ...server.gatewayIdentity,
   ...dials,
   ...server.shutdown(FLAGS.drainMs),
@@ -217,6 +224,7 @@ export const frontendGateway = program(
   },
   ...ofCallers,
   ...ofBoth,
+  checkApiServer,
   (values) => plane.requireRegistry(values, 'a gateway finds hubs and agents in the registry'),
   plane.requirePeerTls,
 );

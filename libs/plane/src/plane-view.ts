@@ -19,7 +19,7 @@ export interface PlaneViewOptions {
     'hubId' | 'dial' | 'attach' | 'sessionCount' | 'membership' | 'record' | 'asker' | 'gateways'
   >;
   /** How to reach the plane's other hubs. Unset if dials never go there. */
-  readonly peers?: Pick<PeerLinksOptions, 'tls' | 'socketOf' | 'member'>;
+  readonly peers?: Pick<PeerLinksOptions, 'tls' | 'socketOf' | 'member' | 'apiServers'>;
 }
 
 /** A server's view of its plane: a copy of the registry and, for a gateway, a link to each hub. */

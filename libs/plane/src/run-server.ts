@@ -16,6 +16,7 @@ import {
 import { Directory, memoryRegistry, type Registry, Roster } from '@isthmus/directory';
 import {
   adminTls,
+  apiServerAt,
   type FlagTable,
   memberOf,
   type ProgramFlags,
@@ -23,6 +24,7 @@ import {
   parseStrategies,
   peerLinks,
   peerTls,
+  portsOfProcess,
   redisOptions,
   redisTls,
   type ServerValues,
@@ -53,11 +55,12 @@ import {
   type ServerMetrics,
   serverMetrics,
 } from '@isthmus/telemetry';
-import { tlsServer, watchCertificate } from '@isthmus/transport';
+import { ApiServerLinks, type ApiServers, tlsServer, watchCertificate } from '@isthmus/transport';
 import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
+import { apiServersOf, followApiServers } from './api-servers.ts';
 import { PlaneView } from './plane-view.ts';
 import { Questions } from './questions.ts';
-import type { Gateway, Hub, Roles, Tenancy } from './roles.ts';
+import type { Gateway, GatewayParts, Hub, Roles, Tenancy } from './roles.ts';
 
 /** Runs a server program with its roles: alone with a registry in memory, or as a member of a plane with --redis-url. */
 export function runServer<T extends FlagTable>(program: ProgramFlags<T>, roles: Roles<Values<T>>): Promise<void> {
@@ -86,7 +89,14 @@ interface Server {
   readonly questions: Questions;
   readonly gateway: Gateway | undefined;
   readonly hub: Hub | undefined;
+  /** Connections to API servers that hubs have a gateway make. */
+  readonly apiServers: GatewayApiServers | undefined;
   readonly tenancy: Tenancy | undefined;
+}
+
+interface GatewayApiServers {
+  readonly servers: ApiServers;
+  readonly links: ApiServerLinks;
 }
 
 function start(
@@ -153,12 +163,15 @@ async function startRoles(
   // A hub's peer port watches the same certificate.
   if (!hub) closing.defer(watchCertificate({ where: 'peers', files: peerTls(flags), events }));
   const linksHubs = roles.gateway && flags['redis-url'] !== '';
+  const apiServers = linksHubs && !hub ? apiServersFor(flags, parts) : undefined;
   const plane = new PlaneView({
     registry,
     directory,
     events,
     ...(hub && { own: hub }),
-    ...(linksHubs && { peers: { ...peerLinks(flags), member: { id: flags['server-id'], answer } } }),
+    ...(linksHubs && {
+      peers: { ...peerLinks(flags), member: { id: flags['server-id'], answer }, apiServers: apiServers?.links },
+    }),
   });
   questions.link(plane.asking);
   closing.defer(() => plane.close());
@@ -172,7 +185,38 @@ async function startRoles(
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };
   metrics.measure({ ...plane.state(gateway?.routing.tenant), ...using, ...kept });
-  return { role, flags, instruments, metrics, registry, directory, plane, questions, gateway, hub, tenancy };
+  return {
+    role,
+    flags,
+    instruments,
+    metrics,
+    registry,
+    directory,
+    plane,
+    questions,
+    gateway,
+    hub,
+    apiServers,
+    tenancy,
+  };
+}
+
+/** What a gateway connects to for hubs. @returns undefined if there is nothing */
+function apiServersFor(
+  flags: ServerValues,
+  { closing, tenancy, observation }: Pick<GatewayParts, 'closing' | 'tenancy' | 'observation'>,
+): GatewayApiServers | undefined {
+  const apiServer = apiServerAt(flags);
+  if (!tenancy && !apiServer) return undefined;
+  const parts = { hubId: '', apiServer, ownPorts: portsOfProcess(flags), tenancy, observation };
+  const servers = apiServersOf(parts);
+  closing.defer(followApiServers(servers, parts));
+  const links = new ApiServerLinks({ hubId: '', apiServers: servers, events: observation.events });
+  closing.defer(() => {
+    servers.close();
+    links.close();
+  });
+  return { servers, links };
 }
 
 /** Loads the code that reads tenants' files and tokens only where there are some: it is a third of a server's code. */
@@ -186,7 +230,8 @@ async function joinedRegistry(flags: ServerValues): Promise<Registry> {
   return redisRegistry(redisOptions(flags));
 }
 
-async function drainRoles({ gateway, hub, instruments }: Server): Promise<void> {
+async function drainRoles({ gateway, hub, apiServers, instruments }: Server): Promise<void> {
+  apiServers?.links.drain();
   const drained = gateway?.drain();
   // The last callers still find the hub's sessions.
   await gateway?.hide();

@@ -16,7 +16,11 @@ export const TRANSPORT = {
   apiServerProbeMs: 2000,
   /** How long such a try may take. */
   apiServerProbeConnectMs: 5000,
-  /** How long a hub keeps the connection to an API server after it has lost the agent's link that carried it: longer than the agent keeps its client's. */
+  /** How long a gateway may take to reach an API server for a hub's client, while others could be asked. */
+  apiServerTryMs: 2000,
+  /** How long others are asked before a gateway that did not reach it. */
+  apiServerAvoidMs: 10_000,
+  /** How long a connection to an API server is kept after the link that carried it was lost: longer than the agent keeps its client's. */
   apiServerAgentBackMs: 15_000,
   /** What all these connections may keep for agents that acknowledge late, beyond what each always may. */
   apiServerKeptBytes: poolBytes(64 * 1024 * 1024),

@@ -5,6 +5,7 @@ import {
   asDialError,
   type Caller,
   type Carried,
+  DIRECT,
   type Dial,
   DialAbort,
   type DialError,
@@ -87,7 +88,9 @@ export function serve<Request extends ServedDial, Answer extends Carried>(
         waiter.unanswered?.();
         return;
       }
-      const tunnel = new Tunnel(role, request, caller, answer, events, halfClosedMs);
+      // A hub only passes on what a gateway has connected to an API server.
+      const as = role === 'api-server' && answer.agentId !== DIRECT ? 'hub' : role;
+      const tunnel = new Tunnel(as, request, caller, answer, events, halfClosedMs);
       waiter.begun?.(tunnel);
     } catch (defect) {
       waiter.fault(defect as Error);

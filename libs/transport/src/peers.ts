@@ -24,10 +24,13 @@ import {
   NotAuthorised,
   type PlaneEvents,
 } from '@isthmus/tunnel';
+import type { ApiServerGateways } from './api-server/gateways.ts';
+import type { ApiServerLinks } from './api-server/links.ts';
 import { TRANSPORT } from './defaults.ts';
 import { LinkClient, type LinkClientOptions } from './link/client.ts';
 import { Allowances } from './link/control.ts';
 import { LinkServer } from './link/server.ts';
+import { DEFAULT_TENANT, LinkRefused, requestLink, upgradeServer } from './link/upgrade.ts';
 import { fromTheStart, type Listener, listen } from './listen.ts';
 import { peerSubject } from './tls/certificate.ts';
 import { secureConnect } from './tls/renewal.ts';
@@ -59,6 +62,8 @@ export interface PeerLinksOptions {
   readonly instance?: string;
   /** Its id in the plane, and its answers to hubs' questions. */
   readonly member?: LinkClientOptions['member'];
+  /** Connects to API servers for hubs, on a connection of their own. Unset: hubs do so themselves. */
+  readonly apiServers?: Pick<ApiServerLinks, 'instance' | 'serve'> | undefined;
 }
 
 /**
@@ -136,6 +141,7 @@ export class PeerLinks {
 }
 
 class Peer {
+  readonly hubId: string;
   readonly address: string;
   link: LinkClient | undefined;
   failure: LinkFailure | undefined;
@@ -143,7 +149,6 @@ class Peer {
   tried = false;
   /** A link that the hub has not accepted yet. */
   #unanswered: LinkClient | undefined;
-  readonly #hubId: string;
   readonly #options: PeerLinksOptions;
   readonly #backoff = new Backoff(TRANSPORT.peerRetryFirstMs, TRANSPORT.peerRetryMostMs);
   #timer: NodeJS.Timeout | undefined;
@@ -151,12 +156,15 @@ class Peer {
   /** Whether the hub drains. After it ends the link, another one would be useless. */
   #draining = false;
   #resting = false;
+  readonly #served: ServedHub | undefined;
 
   constructor(hubId: string, address: string, options: PeerLinksOptions) {
-    this.#hubId = hubId;
+    this.hubId = hubId;
     this.address = address;
     this.#options = options;
     void this.#connect();
+    const { apiServers, member } = options;
+    if (apiServers && member) this.#served = new ServedHub(this, { apiServers, id: member.id, events: options.events });
   }
 
   update({ draining }: KnownHub): void {
@@ -168,6 +176,7 @@ class Peer {
 
   close(): void {
     this.#closed = true;
+    this.#served?.close();
     clearTimeout(this.#timer);
     this.#unanswered?.destroy(new Error('gateway stops'));
     this.link?.close();
@@ -177,7 +186,7 @@ class Peer {
     const { events, instance, member } = this.#options;
     let address = this.address;
     try {
-      const reached = await this.#reach();
+      const reached = await this.reach();
       const { socket } = reached;
       if (this.#closed) {
         socket.destroy();
@@ -186,12 +195,12 @@ class Peer {
       address = reached.address;
       const link = new LinkClient({
         socket,
-        peer: `hub ${this.#hubId}`,
+        peer: `hub ${this.hubId}`,
         ...(instance !== undefined && { gatewayInstance: instance }),
         member,
         events,
         // Only what was open ends with `peer:close`, which takes the suspicion back.
-        suspected: (is) => void (this.link === link && events.emit('peer:suspect', this.#hubId, address, is)),
+        suspected: (is) => void (this.link === link && events.emit('peer:suspect', this.hubId, address, is)),
       });
       // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
       this.#unanswered = link;
@@ -199,8 +208,8 @@ class Peer {
       this.#unanswered = undefined;
       if (answer instanceof Error) throw answer;
       // A hub of an earlier version does not say.
-      if (answer && answer !== this.#hubId) {
-        const text = `hub ${printable(answer)} answers where hub ${this.#hubId} should: see that hub's --advertise-address`;
+      if (answer && answer !== this.hubId) {
+        const text = `hub ${printable(answer)} answers where hub ${this.hubId} should: see that hub's --advertise-address`;
         link.destroy(new Error(text));
         throw new Error(text);
       }
@@ -208,15 +217,15 @@ class Peer {
       this.failure = undefined;
       this.tried = true;
       this.#backoff.reset();
-      events.emit('peer:open', this.#hubId, address);
+      events.emit('peer:open', this.hubId, address);
       const reason = await link.closed;
       this.link = undefined;
       this.failure = { error: reason, at: Date.now() };
-      events.emit('peer:close', this.#hubId, address, reason.message);
+      events.emit('peer:close', this.hubId, address, reason.message);
     } catch (thrown) {
       const error = thrown as Error;
       this.failure = { error, at: Date.now() };
-      events.emit('peer:failure', this.#hubId, address, error);
+      events.emit('peer:failure', this.hubId, address, error);
     }
     this.link = undefined;
     this.tried = true;
@@ -225,7 +234,7 @@ class Peer {
   }
 
   /** Over the hub's unix socket if it has one here, otherwise over TLS. The link stays what it is until it ends. */
-  async #reach(): Promise<{ readonly socket: Socket; readonly address: string }> {
+  async reach(): Promise<{ readonly socket: Socket; readonly address: string }> {
     const { address } = this;
     const { tls, socketOf } = this.#options;
     const path = socketOf?.(address);
@@ -251,9 +260,79 @@ class Peer {
       const { code, message } = error as NodeJS.ErrnoException;
       if (!NOBODY_THERE.includes(code ?? '')) {
         const text = `its unix socket cannot be used, so the link is TLS: ${message}`;
-        this.#options.events.emit('refused', 'peers', `hub ${this.#hubId}`, new Error(text));
+        this.#options.events.emit('refused', 'peers', `hub ${this.hubId}`, new Error(text));
       }
       return undefined;
+    }
+  }
+}
+
+interface ServedHubOptions {
+  readonly apiServers: Pick<ApiServerLinks, 'instance' | 'serve'>;
+  /** The gateway's id in the plane. */
+  readonly id: string;
+  readonly events: PlaneEvents;
+}
+
+/** A gateway's connection to a hub on which the hub dials API servers. It is opened again for as long as the hub is in the registry. */
+class ServedHub {
+  readonly #hub: Pick<Peer, 'hubId' | 'reach'>;
+  readonly #options: ServedHubOptions;
+  readonly #backoff = new Backoff(TRANSPORT.peerRetryFirstMs, TRANSPORT.peerRetryMostMs);
+  #timer: NodeJS.Timeout | undefined;
+  #link: LinkServer | undefined;
+  #closed = false;
+  /** Why it was not opened, the last time. */
+  #failure = '';
+
+  constructor(hub: Pick<Peer, 'hubId' | 'reach'>, options: ServedHubOptions) {
+    this.#hub = hub;
+    this.#options = options;
+    void this.#run();
+  }
+
+  /** Takes no more connections. Those that run may end. */
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.#link?.close();
+  }
+
+  async #run(): Promise<void> {
+    const { hubId } = this.#hub;
+    try {
+      this.#link = await this.#open();
+      this.#backoff.reset();
+      this.#failure = '';
+      await this.#link.closed;
+    } catch (thrown) {
+      const error = thrown as Error;
+      // A hub that is not there fails its usual link, too, which says so.
+      if (error instanceof LinkRefused && error.message !== this.#failure)
+        this.#options.events.emit('refused', 'peers', `hub ${hubId}`, error);
+      this.#failure = error.message;
+    }
+    this.#link = undefined;
+    if (!this.#closed) this.#timer = setTimeout(() => void this.#run(), this.#backoff.next());
+  }
+
+  async #open(): Promise<LinkServer> {
+    const { id, apiServers } = this.#options;
+    const { socket } = await this.#hub.reach();
+    try {
+      const hello = {
+        agentId: id,
+        identifiers: '',
+        version: '',
+        instance: apiServers.instance,
+        link: 'gateway',
+      } as const;
+      await requestLink(socket, HUB_SERVER_NAME, hello, TRANSPORT.peerConnectMs);
+      if (this.#closed) throw new Error('gateway stops');
+      return apiServers.serve(socket, this.#hub.hubId);
+    } catch (error) {
+      socket.destroy();
+      throw error;
     }
   }
 }
@@ -296,6 +375,8 @@ export interface PeerServerOptions {
   readonly answer?: Ask | undefined;
   /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
   readonly tenantsOf?: ((gateway: Certificate) => ReadonlySet<string> | undefined) | undefined;
+  /** Gets the gateways that connect to API servers for this hub. */
+  readonly apiServers?: Pick<ApiServerGateways, 'open'> | undefined;
   readonly events: PlaneEvents;
   /** Called when the last connection to a gateway's process has ended, without a word of it. */
   readonly hungUp?: (loss: GatewayLoss) => void;
@@ -347,15 +428,32 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     const peer = `gateway ${peerSubject(overTls) ?? remoteOf(socket)}`;
     accept(socket, peer, permitted(overTls, peer, options));
   });
+  // A gateway that is the serving side asks for it.
+  const upgrades = upgradeServer({
+    gateways: true,
+    admit: async (_hello, socket) => {
+      if (!options.apiServers) throw new LinkRefused(404, 'this hub connects to API servers itself');
+      const tenants = tenantsFor(socket as TLSSocket, options);
+      return { hubId: hubId ?? '', sessionId: '', tenant: DEFAULT_TENANT, plane: '', serverCount: 0, tenants };
+    },
+    open(socket, { agentId: id, instance = '' }, { tenants }) {
+      options.apiServers?.open(socket, { id, instance, tenants });
+    },
+    refused: (socket, error) => events.emit('refused', 'peers', remoteOf(socket), error),
+    fault: (socket, error) => events.emit('fault', 'peers', remoteOf(socket), error),
+  });
+  const others = fromTheStart((socket) => upgrades.accept(socket));
   const listeners: Listener[] = [];
   const close = async () => void (await Promise.all(listeners.map((each) => each.close())));
   try {
     // Gateways that find the port look for the socket again.
     if (path !== undefined) {
       const http2 = fromTheStart((socket) => accept(socket, 'gateway on this machine', options));
-      listeners.push(await listen({ address: { path, deleteExisting: true }, http2, events, name: 'peers' }));
+      listeners.push(await listen({ address: { path, deleteExisting: true }, http2, others, events, name: 'peers' }));
     }
-    listeners.push(await listen({ address: { host, port }, tls, role: GATEWAY_NAME, http2, events, name: 'peers' }));
+    listeners.push(
+      await listen({ address: { host, port }, tls, role: GATEWAY_NAME, http2, others, events, name: 'peers' }),
+    );
   } catch (error) {
     await close();
     throw error;
@@ -384,13 +482,18 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
   };
 }
 
+/** Returns the tenants that a gateway is for, by its certificate; undefined: all. */
+function tenantsFor(socket: TLSSocket, { tenantsOf }: PeerServerOptions): ReadonlySet<string> | undefined {
+  const presented = tenantsOf && presentedBy(socket);
+  return presented && tenantsOf?.(presented.leaf);
+}
+
 type Permitted = Pick<PeerServerOptions, 'dial' | 'attach' | 'answer'>;
 
 /** What a gateway may dial, attach and ask. Each request is checked: it names the tenant that it is for. */
 function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions): Permitted {
-  const { dial, attach, answer, tenantsOf, events } = options;
-  const presented = presentedBy(socket);
-  const tenants = presented && tenantsOf?.(presented.leaf);
+  const { dial, attach, answer, events } = options;
+  const tenants = tenantsFor(socket, options);
   if (!tenants) return options;
   const checked =
     <Request extends { readonly tenant: string }, Answer>(next: (request: Request) => Promise<Answer>) =>

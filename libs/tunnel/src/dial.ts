@@ -14,14 +14,15 @@ export type CallerProtocol = 'grpc' | 'http-connect';
 
 /**
  * Who dials: a peer on a unix socket, the subject of a client certificate, `isthmus hold` for its callers, an operator on the admin port, or a
- * client of an API server, which a hub passes on.
+ * client of an API server.
  */
 export interface Caller {
   readonly via: CallerProtocol | 'hold' | 'admin' | 'api-server';
   /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer; `admin` for an operator. */
   readonly identity: string;
-  /** Where it comes from: `uds`, or `host:port`. */
+  /** Where it comes from: `uds`, or `host:port`. Of a client of an API server also where it came to, itself or its agent. */
   readonly remote?: string;
+  readonly local?: string;
   /** The name by which a client asked for its API server. */
   readonly serverName?: string;
   /** Unset where no tenants are configured, and for operators of the plane. */

@@ -9,8 +9,11 @@ import {
   freePort,
   newTrust,
   nextChunk,
+  type Program,
   Relay,
   type Scope,
+  SLOW_TESTS,
+  type Split,
   scoped,
   split,
   startAgent,
@@ -58,6 +61,47 @@ async function carries(socket: Socket, line: string): Promise<void> {
 async function ends(socket: Socket, line: string): Promise<void> {
   socket.end(line);
   assert.equal(await within(text(socket), { what: 'the last bytes' }), line);
+}
+
+/** Says and hears something again and again. */
+function talk(socket: Socket) {
+  let turns = 0;
+  let heard = '';
+  const next = () => void socket.write(`${turns}\n`);
+  socket.on('data', (chunk: Buffer) => {
+    heard += chunk;
+    if (heard !== `${turns}\n`) return;
+    heard = '';
+    turns++;
+    setTimeout(next, 10);
+  });
+  socket.resume();
+  next();
+  return {
+    /** Waits until it has gone on, byte for byte. */
+    goesOn: (what: string) => {
+      const from = turns;
+      return until(() => turns > from + 20, {
+        what: () => `20 turns ${what}, and not ${turns - from}, then ${JSON.stringify(heard)}`,
+        hopeless: () => (socket.destroyed ? 'its connection was reset' : undefined),
+      });
+    },
+  };
+}
+
+/** How many connections to API servers a process has made. */
+async function made({ program }: Pick<Split['hubs'][number], 'program'>): Promise<number> {
+  return (await program.metric('isthmus_api_server_connections')).get('{tenant="default"}') ?? 0;
+}
+
+/** Waits until an agent has links to so many hubs. */
+async function reaches(agent: Program | undefined, hubs: number): Promise<void> {
+  let page = '';
+  const there = async () => {
+    page = (await agent?.get('/readyz?verbose').catch(() => undefined))?.body ?? '';
+    return page.includes(` ${hubs} hubs`);
+  };
+  await until(there, { what: () => `links to ${hubs} hubs: ${page}` });
 }
 
 function listening(port: number, more: Flags = {}): Flags {
@@ -162,7 +206,7 @@ test(
 );
 
 test(
-  'a hub that drains lets connections end, one that is killed takes its own along, and new ones go through another',
+  'without a gateway that connects, a hub that drains lets connections end, and one that is killed takes its own along',
   { skip: redisMissing(), timeout: 120_000 },
   scoped(async (scope) => {
     const api = await apiServer(scope);
@@ -195,6 +239,96 @@ test(
     });
     for (const socket of left()) await ends(socket, 'to the end');
     await within(plane.hubs[0]?.program.exit as Promise<unknown>, { what: 'the exit of the hub that drains' });
+  }),
+);
+
+test(
+  'a connection goes on while hubs are killed, frozen and drained: a gateway has made it',
+  { skip: redisMissing(), timeout: 180_000 },
+  scoped(async (scope) => {
+    const api = await apiServer(scope);
+    const port = await freePort();
+    const { hubs, gateways, agents } = await split(scope, {
+      ...{ gateways: 1, hubs: 4 },
+      gatewayFlags: { 'api-server': api.address },
+      hubFlags: { 'api-server': api.address, 'graceful-shutdown-timeout': '1h' },
+      agentFlags: listening(port, { 'session-count': 4 }),
+    });
+    const [gateway] = gateways;
+    assert.ok(gateway);
+    await reaches(agents[0], 4);
+    // The hub with the fewest takes the next one.
+    const served = async () => {
+      const sockets = await Promise.all(hubs.map(() => client(scope, port)));
+      const count = await made(gateway);
+      for (const socket of sockets) socket.destroy();
+      return count === hubs.length;
+    };
+    await until(served, { what: 'links of the gateway to all hubs' });
+    await until(() => api.open.size === 0, { what: 'the end of these' });
+    const talks: ReturnType<typeof talk>[] = [];
+    for (let each = 0; each < 8; each++) talks.push(talk(await client(scope, port)));
+    const goOn = (what: string) => Promise.all(talks.map((each) => each.goesOn(what)));
+    await goOn('at first');
+    assert.equal(await made(gateway), 8);
+    assert.deepEqual(await Promise.all(hubs.map(made)), [0, 0, 0, 0]);
+
+    hubs[0]?.program.signal('SIGKILL');
+    await goOn('after a hub was killed');
+    hubs[1]?.program.signal('SIGSTOP');
+    await goOn('after another fell silent');
+    hubs[1]?.program.signal('SIGKILL');
+    hubs[2]?.program.signal('SIGTERM');
+    await within(hubs[2]?.program.exit as Promise<unknown>, { what: 'the exit of a hub that drains' });
+    await goOn('after another was drained');
+    assert.equal(api.open.size, 8, 'they are the same connections');
+    assert.equal(await made(gateway), 8);
+  }),
+);
+
+test(
+  'a gateway that drains keeps what it has made, also through another hub, and one that is killed takes it along',
+  { skip: redisMissing() || (!SLOW_TESTS && 'set ISTHMUS_SLOW_TESTS=1'), timeout: 180_000 },
+  scoped(async (scope) => {
+    const api = await apiServer(scope);
+    const port = await freePort();
+    const { hubs, gateways, agents } = await split(scope, {
+      gatewayFlags: { 'api-server': api.address, 'graceful-shutdown-timeout': '1h' },
+      agentFlags: listening(port, { 'session-count': 2 }),
+    });
+    await reaches(agents[0], 2);
+    const [one, other] = gateways;
+    assert.ok(one && other);
+    // Hubs have no API server of their own: until each has both gateways, some connections are reset.
+    const both = async () => {
+      const sockets = await Promise.all([1, 2, 3, 4].map(() => client(scope, port).catch(() => undefined)));
+      const open = await Promise.all(gateways.map(made));
+      for (const socket of sockets) socket?.destroy();
+      return open.every((count) => count >= 2);
+    };
+    await until(both, { what: 'links of both gateways to both hubs' });
+    await until(() => api.open.size === 0, { what: 'the end of these' });
+    const sockets = await Promise.all([1, 2, 3, 4].map(() => client(scope, port)));
+    const talks = sockets.map(talk);
+    one.program.signal('SIGTERM');
+    await one.program.waitForLog(({ msg }) => msg === 'stopping', { what: 'the drain' });
+    const kept = await made(one);
+    assert.ok(kept > 0 && kept < 4, `${kept} of 4`);
+    await until(
+      async () => {
+        await ends(await client(scope, port), 'next');
+        return (await made(one)) === kept;
+      },
+      { what: 'new ones to go through the other gateway' },
+    );
+    hubs[0]?.program.signal('SIGKILL');
+    await Promise.all(talks.map((each) => each.goesOn('after a hub was killed')));
+    other.program.signal('SIGKILL');
+    const left = () => sockets.filter((socket) => !socket.destroyed);
+    await until(() => left().length === kept, { what: () => `${kept} to be left of ${left().length}` });
+    for (const [index, socket] of sockets.entries()) if (!socket.destroyed) await talks[index]?.goesOn('to the end');
+    for (const socket of left()) socket.destroy();
+    await within(one.program.exit, { what: 'the exit of the gateway that drains' });
   }),
 );
 

@@ -3,14 +3,32 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import tls from 'node:tls';
-import { API_SERVER, LinkClient, requestLink } from '@isthmus/transport';
-import { type Destination, DialAbort, type DialError, planeEvents } from '@isthmus/tunnel';
-import { echo, type Identity, newTrust, type Scope, scoped, startServer, type Trust } from '../harness/index.ts';
+import { redisMissing } from '@isthmus/directory/testing/servers';
+import { type AgentHello, API_SERVER, LinkClient, requestLink } from '@isthmus/transport';
+import { type AttachRequest, type Destination, DialAbort, type DialError, planeEvents } from '@isthmus/tunnel';
+import {
+  echo,
+  type Identity,
+  newTrust,
+  type Scope,
+  scoped,
+  split,
+  startServer,
+  type Trust,
+  until,
+} from '../harness/index.ts';
+import { TenantsDirectory } from '../tenants/tenants-directory.ts';
 
 const HELLO = { agentId: 'rogue', identifiers: '', version: '1', link: 'apiServer' } as const;
 
 /** A link as an agent opens it for clients of its API server. Rejects with what the hub says against it. */
-async function rogueLink(scope: Scope, trust: Trust, port: number, identity?: Identity): Promise<LinkClient> {
+async function rogueLink(
+  scope: Scope,
+  trust: Trust,
+  port: number,
+  identity?: Identity,
+  hello: AgentHello = HELLO,
+): Promise<LinkClient> {
   const ca = readFileSync(trust.agents.cert);
   const shown = identity && { cert: readFileSync(identity.cert), key: readFileSync(identity.key) };
   const socket = tls.connect({
@@ -24,7 +42,7 @@ async function rogueLink(scope: Scope, trust: Trust, port: number, identity?: Id
   scope.defer(() => void socket.destroy());
   await once(socket, 'secureConnect');
   socket.on('error', () => {});
-  await requestLink(socket, 'hub', HELLO, 30_000);
+  await requestLink(socket, 'hub', hello, 30_000);
   return new LinkClient({ socket, peer: 'hub', to: 'api-server', events: planeEvents() });
 }
 
@@ -64,5 +82,65 @@ test(
       /rogue has 2 links to its API server here already/,
     );
     await assert.rejects(rogueLink(scope, trust, agentPort));
+  }),
+);
+
+test(
+  "an agent goes on with no tunnel of another's, although it has learnt all that names it",
+  { skip: redisMissing() },
+  scoped(async (scope) => {
+    const api = await echo(scope);
+    const directory = await TenantsDirectory.create(scope);
+    const addresses = [api.authority];
+    const [acme, globex] = [
+      await directory.add('acme', { apiServer: { addresses } }),
+      await directory.add('globex', { apiServer: { addresses } }),
+    ];
+    const flags = { 'tenants-dir': directory.path };
+    const plane = await split(scope, {
+      ...{ gateways: 1, agents: 0 },
+      gatewayFlags: { ...flags, 'uds-name': undefined },
+      hubFlags: flags,
+    });
+    const [one, other] = plane.hubs;
+    const [gateway] = plane.gateways;
+    assert.ok(one && other && gateway);
+    const as = async (port: number, tenant: typeof acme, agentId: string) =>
+      rogueLink(scope, plane.trust, port, await tenant.agent(agentId), { ...HELLO, agentId });
+    const own = await as(one.agentPort, acme, 'edge-1');
+    const resumeOffer = { halfAtPeer: true, gatewayInstance: 'a'.repeat(16) };
+    const dial = async (link: LinkClient) => {
+      let begun = await link.dial({ ...request(API_SERVER), resumeOffer });
+      const atGateway = async () => {
+        if (begun.agentId !== 'direct') return true;
+        begun.end.abort(new Error('not yet'));
+        begun = await link.dial({ ...request(API_SERVER), resumeOffer });
+        return false;
+      };
+      await until(atGateway, { what: 'the link of the gateway' });
+      return begun;
+    };
+    await dial(await as(other.agentPort, acme, 'edge-3'));
+    const begun = await dial(own);
+    const { ticket } = begun.resumption ?? {};
+    assert.ok(ticket);
+    const attach = (number: number): AttachRequest => ({
+      ...request(API_SERVER),
+      ...{ session: '', halfAtPeer: true, process: { agentId: 'gateway', instance: ticket.instance } },
+      claim: { secret: ticket.secret, number, received: 0, taken: 0 },
+    });
+    for (const { agentPort } of [one, other])
+      for (const [tenant, agentId] of [
+        [globex, 'edge-1'],
+        [acme, 'edge-2'],
+      ] as const) {
+        const thief = await as(agentPort, tenant, agentId);
+        const refused = ({ message }: DialError) => /has no such tunnel/.test(message);
+        await assert.rejects(thief.attach(attach(1)), refused);
+      }
+    const refusals = await gateway.program.metric('isthmus_refused_total');
+    assert.equal(refusals.get('{where="attach"}'), 4);
+    const { answer } = await (await as(other.agentPort, acme, 'edge-1')).attach(attach(1));
+    assert.equal(answer.from, 0);
   }),
 );

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { namespace, networksMissing } from '../chaos/network.ts';
 import {
   agentMember,
@@ -11,6 +12,7 @@ import {
   type Scope,
   scoped,
   sharedByFile,
+  split,
   startAgent,
   startServer,
   until,
@@ -34,11 +36,15 @@ async function ways(scope: Scope) {
   const port = await freePort();
   const agent = await startAgent(scope, trust, relay.port, { 'api-server-listen': `127.0.0.1:${port}` });
   await agent.waitReady();
-  const at = (at: number) => [
-    ...[`--server=https://127.0.0.1:${at}`, `--tls-server-name=${NAME}`],
-    ...['--insecure-skip-tls-verify=false', `--certificate-authority=${cluster.authority}`],
+  return { cluster, server, relay, byName: toServer(cluster, server.agentPort), byAddress: toServer(cluster, port) };
+}
+
+/** What kubectl needs in order to reach an API server there. */
+function toServer({ authority }: Pick<KubernetesApi, 'authority'>, port: number): string[] {
+  return [
+    ...[`--server=https://127.0.0.1:${port}`, `--tls-server-name=${NAME}`],
+    ...['--insecure-skip-tls-verify=false', `--certificate-authority=${authority}`],
   ];
-  return { cluster, server, relay, byName: at(server.agentPort), byAddress: at(port) };
 }
 
 function configMap(name: string) {
@@ -86,6 +92,42 @@ describe("kubectl reaches an API server at the hub's port for agents", { skip: n
     }),
   );
 });
+
+test(
+  'watches through an agent go on when a hub is killed',
+  { skip: noApiServer || redisMissing(), timeout: 300_000 },
+  scoped(async (scope) => {
+    const cluster = await api();
+    const port = await freePort();
+    const { hubs, gateways, agents } = await split(scope, {
+      gateways: 1,
+      gatewayFlags: { 'api-server': cluster.address },
+      agentFlags: { 'api-server-listen': `127.0.0.1:${port}`, 'session-count': 2 },
+    });
+    const [gateway] = gateways;
+    const [agent] = agents;
+    const linked = async () => / 2 hubs/.test((await agent?.get('/readyz?verbose'))?.body ?? '');
+    await until(linked, { what: 'links to both hubs' });
+    const to = toServer(cluster, port);
+    const version = () => cluster.kubectl(['get', '--raw=/version', ...to]).then(...[() => true, () => false]);
+    for (let calls = 0; calls < 4; ) calls = (await version()) ? calls + 1 : 0;
+    // Each hub takes one.
+    const watching = ['get', 'configmaps', '--watch', '--output=name', ...to];
+    const watches = [cluster.watch(scope, watching), cluster.watch(scope, watching)];
+    const see = async (name: string) => {
+      await cluster.apply(configMap(name));
+      const all = () => watches.every(({ said }) => said.includes(`configmap/${name}`));
+      await until(all, { what: () => `${name} in ${watches.map(({ said }) => said).join(' and ')}` });
+    };
+    await see('before');
+    const [first] = hubs;
+    first?.program.signal('SIGKILL');
+    await see('after-a-hub-was-killed');
+    assert.ok(watches.every(({ running }) => running));
+    const open = await gateway?.program.metric('isthmus_api_server_connections');
+    assert.equal(open?.get('{tenant="default"}'), 2);
+  }),
+);
 
 /** The address that the API server would advertise, the Service in front of it, and the pods'. */
 const [ADVERTISED, SERVICE, NODE, POD, STRANGER] = [

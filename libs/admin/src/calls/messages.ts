@@ -87,8 +87,8 @@ function identifiersMessage({ ipv4, ipv6, host, cidr, defaultRoute }: AgentIdent
 export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel {
   return {
     dialId: tunnel.dial.id,
-    // No agent carries it.
-    role: ROLES[tunnel.role === 'api-server' ? 'hub' : tunnel.role],
+    // No agent carries it. A gateway's is of no hub.
+    role: ROLES[tunnel.role !== 'api-server' ? tunnel.role : tunnel.hubId === '' ? 'gateway' : 'hub'],
     tenant: tunnel.dial.tenant,
     destination: formatDestination(tunnel.dial.destination),
     agentId: tunnel.agentId,

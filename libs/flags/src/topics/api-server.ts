@@ -6,11 +6,9 @@ import { readFlagFile } from '../files.ts';
 import { bool, FlagError, int, ownTopic, strings, type Values } from '../flag.ts';
 import { readNetworks, SERVER_PORTS } from './callers.ts';
 
-export const apiServer = ownTopic('Listening: clients of API servers', {
-  'api-server-name': strings(
-    [],
-    "Names by which clients reach the API server at --agent-port (SNI): a comma list. Such a connection is passed on as it is. With --tenants-dir, a tenant's file says it (apiServer).",
-  ),
+const TOPIC = 'Listening: clients of API servers';
+
+const addresses = {
   'api-server': strings(
     [],
     'host:port of each API server, as this program reaches it: a comma list. Without a name, clients reach it through agents alone (--api-server-listen).',
@@ -19,6 +17,17 @@ export const apiServer = ownTopic('Listening: clients of API servers', {
     false,
     "Begin each connection to the API server with a header of the PROXY protocol (v2), with its client's address.",
   ),
+};
+
+/** At a gateway, which connects to API servers for hubs. */
+export const apiServerOfGateway = ownTopic(TOPIC, addresses);
+
+export const apiServer = ownTopic(TOPIC, {
+  'api-server-name': strings(
+    [],
+    "Names by which clients reach the API server at --agent-port (SNI): a comma list. Such a connection is passed on as it is. With --tenants-dir, a tenant's file says it (apiServer).",
+  ),
+  ...addresses,
   'api-server-port': int(
     0,
     'TCP port for clients of API servers alone, on --agent-bind-address. They reach them at --agent-port too. 0 for none.',
@@ -35,21 +44,28 @@ type Flags = Values<typeof apiServer> & {
 
 const OF_ONE_TENANT = ['api-server-name', 'api-server'] as const;
 
-/** @throws FlagError */
-export function checkApiServer(flags: Flags): void {
-  const { 'api-server-name': names, 'api-server': addresses, 'tenants-dir': tenants } = flags;
-  const given = OF_ONE_TENANT.find((name) => flags[name].length > 0);
+/** @param flags of a hub, or of a gateway, which has no names @throws FlagError */
+export function checkApiServer(flags: Values<typeof apiServerOfGateway> & Partial<Flags>): void {
+  const { 'api-server-name': names = [], 'api-server': addresses, 'tenants-dir': tenants = '' } = flags;
+  const given = OF_ONE_TENANT.find((name) => (flags[name]?.length ?? 0) > 0);
   if (tenants !== '' && given !== undefined)
     throw new FlagError(given, "cannot be combined with --tenants-dir: a tenant's file says it (apiServer)");
-  if (tenants === '' && given === undefined && flags['api-server-port'] !== 0)
+  if (tenants === '' && given === undefined && (flags['api-server-port'] ?? 0) !== 0)
     throw new FlagError('api-server-port', 'has no effect without --api-server-name or --tenants-dir');
   if (names.length > 0 && addresses.length === 0)
     throw new FlagError('api-server', 'must be set when --api-server-name is');
   for (const name of names) checked('api-server-name', () => checkServerName(name));
   for (const address of addresses) checked('api-server', () => parseDestination(address));
   if (given === undefined) return;
-  const [fault] = apiServerFaults({ names, addresses }, ownPlaces(flags));
+  const nowhere = { 'cluster-cert': '', 'advertise-address': '', 'advertise-agent-address': '' };
+  const [fault] = apiServerFaults({ names, addresses }, ownPlaces({ ...nowhere, ...flags }));
   if (fault) throw new FlagError(fault.at.includes('names') ? 'api-server-name' : 'api-server', fault.message);
+}
+
+/** Where the API server is, by flags. @returns undefined if they do not say it */
+export function apiServerAt(flags: Values<typeof apiServerOfGateway> & Partial<Values<typeof apiServer>>) {
+  const { 'api-server': addresses, 'api-server-proxy-protocol': proxyProtocol, 'api-server-name': names = [] } = flags;
+  return addresses.length > 0 ? { names, addresses, proxyProtocol } : undefined;
 }
 
 function checked<T>(flag: string, read: () => T): T {
@@ -68,7 +84,7 @@ export function portsOfProcess(flags: object): number[] {
 }
 
 /** Where a hub is reached, by its flags and its certificate. @throws FlagError if that cannot be read */
-export function ownPlaces(flags: Omit<Flags, keyof Values<typeof apiServer>>): OwnPlaces {
+export function ownPlaces(flags: Omit<Flags, keyof Values<typeof apiServer> | 'tenants-dir'>): OwnPlaces {
   const advertised = [flags['advertise-agent-address'], flags['advertise-address']].filter(Boolean);
   const told = new Set(advertised.map((text) => formatDestination(parseDestination(text)).toLowerCase()));
   const [agents] = advertised.map(parseDestination);

@@ -4,6 +4,7 @@ import { type Admission, problemMessage, problemText, type Tenant } from '@isthm
 import { CertificatePool, getOrPut, type Certificate as X509 } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
 import type { LimitedTenant, TenantsState } from '@isthmus/telemetry';
+import type { ApiServers } from '@isthmus/transport';
 import { type DialUse, identifierCount, type SessionInfo } from '@isthmus/tunnel';
 import { type TenantLimit, type TenantLimits, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { PLANE } from '../defaults.ts';
@@ -37,9 +38,15 @@ interface SessionsHeld {
   apiServerConnections(tenant: string): number;
 }
 
+/** A gateway's connections to API servers. */
+interface ApiServersHeld {
+  readonly servers: Pick<ApiServers, 'open'>;
+}
+
 interface UseOptions {
   readonly gateway?: DialsHeld | undefined;
   readonly hub?: SessionsHeld | undefined;
+  readonly apiServers?: ApiServersHeld | undefined;
 }
 
 /** Why tenants' own ports and unix sockets are not open. */
@@ -48,11 +55,12 @@ function unopenedAt({ gateway, hub }: UseOptions): readonly string[] {
 }
 
 /** Returns what a tenant uses of the limits of this process: dials and tunnels at a gateway, agents at a hub. */
-function useIn({ gateway, hub }: UseOptions): (tenant: Tenant) => Use {
+function useIn({ gateway, hub, apiServers }: UseOptions): (tenant: Tenant) => Use {
   const held = hub && heldBy(hub.sessions());
   return (tenant) => ({
     ...(hub && heldUse(tenant, held?.get(tenant.name), hub)),
     ...(gateway && dialUse(tenant, gateway)),
+    ...(apiServers && ofMost(tenant.limits, { apiServerConnections: apiServers.servers.open(tenant.name) })),
   });
 }
 

@@ -227,7 +227,7 @@ export function auditApiServers(
   return {
     end() {
       unsubscribe();
-      const outcome = { how: 'cut', by: 'path', error: new PlaneEnded('the hub ended') } as const;
+      const outcome = { how: 'cut', by: 'path', error: new PlaneEnded('the process ended') } as const;
       for (const { dial, up, down, since } of tunnels) {
         const ms = Date.now() - since;
         write(apiServerRecord(process, dial, { ms, tunnel: { up, down, ms, outcome } }));

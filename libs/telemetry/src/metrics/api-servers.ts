@@ -9,7 +9,7 @@ interface Counts {
   readonly failures: Map<DialErrorCode, number>;
 }
 
-/** Clients' connections to their API servers through a hub. A tenant has lines from its first connection on, until its file is gone. */
+/** Clients' connections to their API servers that this process has made. A tenant has lines from its first connection on, until its file is gone. */
 export function apiServerMetrics(families: Families, tunnels: ObservedProgram['tunnels']): Subscriptions {
   const counts = new Map<string, Counts>();
   const of = (tenant: string) => getOrPut(counts, tenant, () => ({ up: 0, down: 0, failures: new Map() }));
@@ -25,7 +25,7 @@ export function apiServerMetrics(families: Families, tunnels: ObservedProgram['t
   families.tallied(
     'gauge',
     'api_server_connections',
-    "Current number of clients' connections to their API servers through this hub, by tenant.",
+    "Current number of clients' connections to their API servers that this process has made, by tenant.",
     ['tenant'],
     () => [...sums(counts.keys(), () => 1)].map(([tenant, count]) => [{ tenant }, count] as const),
   );

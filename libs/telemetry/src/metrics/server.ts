@@ -54,7 +54,8 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
     auditMetrics(own),
   );
   if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), cutMetrics(own), resumeMetrics(own));
-  if (options.role !== 'gateway') all.push(sessionMetrics(own), apiServerMetrics(own, tunnels));
+  all.push(apiServerMetrics(own, tunnels));
+  if (options.role !== 'gateway') all.push(sessionMetrics(own));
   if (options.tenants) {
     const { subscriptions, sessions } = tenantMetrics(own, role, tunnels, options.tenants);
     all.push(subscriptions);

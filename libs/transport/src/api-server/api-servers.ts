@@ -14,6 +14,7 @@ import {
   ByteMeter,
   type Destination,
   DIRECT,
+  type Dial,
   DialAbort,
   DialError,
   type DialRequest,
@@ -32,7 +33,7 @@ import { socketEnd } from '../dial-to-tunnel.ts';
 import { connectError } from '../endpoint.ts';
 import type { ByName, NamedHello } from '../tls/client-hello.ts';
 import { ApiServerAddresses, type Reached } from './addresses.ts';
-import { proxyHeader } from './proxy-header.ts';
+import { localOf, proxyHeader } from './proxy-header.ts';
 
 /** The API server of a tenant. */
 export interface ApiServer {
@@ -44,6 +45,7 @@ export interface ApiServer {
 }
 
 export interface ApiServersOptions {
+  /** Empty in a gateway. */
   readonly hubId: string;
   /** Whether there are any. */
   readonly any: () => boolean;
@@ -57,7 +59,7 @@ export interface ApiServersOptions {
   readonly events: PlaneEvents;
 }
 
-/** What a tenant's clients use of this hub. */
+/** What a tenant's clients use of this process. */
 class Use {
   open = 0;
   readonly rate = new TokenBucket(systemClock.now);
@@ -125,11 +127,8 @@ export class ApiServers {
     return this.#uses.get(tenant)?.open ?? 0;
   }
 
-  /**
-   * Connects a client that comes through an agent of a tenant to the tenant's API server, whatever its destination says.
-   * @param link the agent's connection
-   */
-  dial(request: DialRequest, link: Socket): Promise<Established> {
+  /** Connects a client that comes through an agent of a tenant to the tenant's API server, whatever its destination says. */
+  readonly dial: Dial = (request) => {
     const { events } = this.#options;
     const start = performance.now();
     const { tenant } = request;
@@ -152,7 +151,7 @@ export class ApiServers {
       onceClosed(socket, gone);
       dial.destination = parseDestination(address);
       this.#counted(socket, address);
-      if (server.proxyProtocol) socket.write(proxyHeader(link));
+      if (server.proxyProtocol) socket.write(proxyHeader(request.caller ?? {}));
       return this.#carried(socket, use);
     };
     const failed = (error: unknown): never => {
@@ -160,9 +159,9 @@ export class ApiServers {
       throw fail(error);
     };
     return this.#connect({ tenant, server, dial }).then(connected, failed);
-  }
+  };
 
-  /** Cuts a tunnel when the hub stops. */
+  /** Cuts a tunnel when the process stops. */
   readonly runs = (tunnel: Tunnel): void => {
     const end = (reason: Error) => tunnel.abort(reason);
     this.#ends.add(end);
@@ -177,7 +176,7 @@ export class ApiServers {
 
   close(): void {
     this.addresses.close();
-    const reason = new PlaneEnded('the hub stops');
+    const reason = new PlaneEnded('the process stops');
     for (const end of [...this.#ends]) end(reason);
   }
 
@@ -304,7 +303,7 @@ export class ApiServers {
       upstream.on('error', () => {}).destroy();
       return undefined;
     }
-    if (server.proxyProtocol) upstream.write(proxyHeader(socket));
+    if (server.proxyProtocol) upstream.write(proxyHeader(dial.caller ?? {}));
     const { events } = this.#options;
     const carried = this.#carried(upstream, use);
     const tunnel = new Tunnel('api-server', dial, socketEnd(socket), carried, events, LONGEST_TIMER);
@@ -334,7 +333,7 @@ function dialOf(socket: Socket, { serverName }: NamedHello, { tenant, addresses 
     destination: parseDestination(addresses[0] ?? ''),
     deadline: performance.now() + TRANSPORT.apiServerConnectMs,
     signal: new DialAbort(),
-    caller: { via: 'api-server', identity: remote, remote, serverName },
+    caller: { via: 'api-server', identity: remote, remote, local: localOf(socket), serverName },
   };
 }
 

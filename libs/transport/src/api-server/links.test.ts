@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
-import { descriptors } from '@isthmus/runtime';
+import { descriptors, remoteOf } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import {
   DialAbort,
@@ -20,6 +20,7 @@ import { listen } from '../link/testing.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { ApiServers } from './api-servers.ts';
 import { API_SERVER, ApiServerLinks } from './links.ts';
+import { localOf } from './proxy-header.ts';
 
 const PRINCIPAL = { tenant: 'acme', role: 'agent', name: 'edge-1', rule: '', shared: false } as const;
 
@@ -58,8 +59,9 @@ async function rig({ limits = DEFAULT_LIMITS, proxyProtocol = false } = {}) {
   const port = await listen(
     net.createServer({ allowHalfOpen: true }, (socket) => {
       const tenant = opened.length === 0 ? 'acme' : 'globex';
-      const caller = { via: 'api-server', identity: 'acme/agent/edge-1', principal: PRINCIPAL } as const;
       socket.on('error', () => {});
+      const from = { remote: remoteOf(socket), local: localOf(socket) };
+      const caller = { via: 'api-server', identity: 'acme/agent/edge-1', principal: PRINCIPAL, ...from } as const;
       opened.push(links.open(socket, { tenant, agentId: 'edge-1', caller, receive() {} }));
     }),
   );

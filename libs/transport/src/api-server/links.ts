@@ -2,8 +2,10 @@ import type { Socket } from 'node:net';
 import { LONGEST_TIMER, SharedBudget } from '@isthmus/runtime';
 import {
   AgentTunnels,
+  type Attach,
   type Caller,
   type Destination,
+  type Dial,
   DialError,
   formatDestination,
   type PlaneEvents,
@@ -11,15 +13,19 @@ import {
 import { TRANSPORT } from '../defaults.ts';
 import { Allowances, type ControlMessage } from '../link/control.ts';
 import { CALLER_LIMITS } from '../link/hold.ts';
-import { LinkServer } from '../link/server.ts';
+import { LinkServer, type LinkServerOptions } from '../link/server.ts';
 import type { ApiServers } from './api-servers.ts';
+import type { ApiServerGateways } from './gateways.ts';
 
 /** What agents ask for on these links. It stands for the API server of their tenant: nothing that an agent says chooses where it is. */
 export const API_SERVER: Destination = { host: 'api-server', port: 443 };
 
 interface ApiServerLinksOptions {
+  /** Empty in a gateway. */
   readonly hubId: string;
   readonly apiServers: ApiServers;
+  /** Those that a hub may have connect to API servers. Unset: it always does so itself. */
+  readonly gateways?: ApiServerGateways | undefined;
   readonly events: PlaneEvents;
 }
 
@@ -33,41 +39,40 @@ interface LinkedAgent {
 }
 
 /**
- * Agents' own links to a hub: their clients' connections come as dials, and go to the API server of the agent's tenant. The hub has the half of each
- * tunnel beside the API server, so a connection outlives the link that carries it, and ends with this process.
+ * Links on which connections of agents' clients come as dials: agents' own links to a hub, and those of hubs to a gateway. They go to the API server of
+ * the agent's tenant. The half of each tunnel beside the API server is at a gateway, so a connection outlives its hub; where no gateway connects, it is at
+ * the hub. It outlives the links that carry it, and ends with the process that has this half.
  */
 export class ApiServerLinks {
   readonly #options: ApiServerLinksOptions;
   readonly #links = new Set<LinkServer>();
+  readonly #dial: Dial;
+  readonly #attach: Attach | undefined;
   readonly #allowances = new Allowances();
   readonly #halves = new AgentTunnels({
     timeoutMs: TRANSPORT.apiServerAgentBackMs,
     budget: new SharedBudget(TRANSPORT.apiServerKeptBytes),
   });
   #leaving = false;
+  #closing = false;
 
   constructor(options: ApiServerLinksOptions) {
     this.#options = options;
+    const { apiServers, gateways } = options;
+    this.#dial = gateways ? (request) => gateways.dial(request, apiServers.dial) : apiServers.dial;
+    this.#attach = gateways?.attach;
   }
 
-  /** Serves an agent on its connection. */
+  /** Names this process to those whose tunnels have a half here. */
+  get instance(): string {
+    return this.#halves.instance;
+  }
+
+  /** Serves an agent on its connection to a hub. */
   open(socket: Socket, { tenant, agentId, caller, receive }: LinkedAgent): LinkServer {
-    const { hubId, apiServers, events } = this.#options;
-    const halves = this.#halves;
-    const link = new LinkServer({
-      ...{ socket, peer: `agent ${agentId}`, role: 'api-server', hubId, events, receive },
-      dial: (request) => apiServers.dial(request, socket),
-      begun: apiServers.runs,
-      halfClosedMs: LONGEST_TIMER,
-      tunnels: {
-        // The destination of a dial is where it went by now. An attach names what was asked for.
-        begin: (dial, answer) => halves.begin({ ...dial, destination: API_SERVER }, answer),
-        attach: (asked, answer) => halves.attach(asked, answer),
-        // An agent may say that it is any process: its word ends no tunnels.
-        linked() {},
-        unlinked() {},
-        hungUp() {},
-      },
+    const { hubId } = this.#options;
+    return this.#serve(socket, `agent ${agentId}`, {
+      ...{ hubId, receive },
       enter: (request) => {
         const { host, port } = request.destination;
         if (host !== API_SERVER.host || port !== API_SERVER.port) {
@@ -80,22 +85,65 @@ export class ApiServerLinks {
       limits: CALLER_LIMITS,
       allowance: this.#allowances.of(tenant),
     });
+  }
+
+  /** Serves a hub, at a gateway. It says whose clients they are, as it says to agents who dials. */
+  serve(socket: Socket, hubId: string): LinkServer {
+    return this.#serve(socket, `hub ${hubId}`, {
+      // Only the agent that began a tunnel goes on with it.
+      enter: (request) => ({ ...request, destination: API_SERVER, callerName: request.caller?.identity }),
+    });
+  }
+
+  #serve(
+    socket: Socket,
+    peer: string,
+    options: Pick<LinkServerOptions, 'hubId' | 'receive' | 'enter' | 'limits' | 'allowance'>,
+  ): LinkServer {
+    const { apiServers, events } = this.#options;
+    const halves = this.#halves;
+    const link = new LinkServer({
+      ...{ socket, peer, role: 'api-server', events, dial: this.#dial, attach: this.#attach },
+      begun: (tunnel) => {
+        if (tunnel.role === 'api-server') apiServers.runs(tunnel);
+      },
+      halfClosedMs: LONGEST_TIMER,
+      tunnels: {
+        instance: halves.instance,
+        // The destination of a dial is where it went by now. An attach names what was asked for.
+        begin: (dial, answer) => halves.begin({ ...dial, destination: API_SERVER }, answer),
+        attach: (asked, answer) => halves.attach(asked, answer),
+        // An agent may say that it is any process: its word ends no tunnels.
+        linked() {},
+        unlinked() {},
+        hungUp() {},
+      },
+      ...options,
+    });
     this.#links.add(link);
     void link.closed.then(() => this.#links.delete(link));
+    if (this.#leaving) link.drain();
     // It came while the hub began to leave.
-    if (this.#leaving) link.close();
+    if (this.#closing) link.close();
     return link;
   }
 
-  /** Takes no more connections. Those that run may end. */
-  leave(): void {
+  /** Asks the dialling sides to choose another. Still takes what comes: a gateway's tunnels go on through other hubs until its end. */
+  drain(): void {
     this.#leaving = true;
+    for (const link of this.#links) link.drain();
+  }
+
+  /** Takes no more connections. Those that run go on through other hubs, or may end. */
+  leave(): void {
+    this.#closing = true;
+    this.drain();
     for (const link of this.#links) link.close();
   }
 
   /** Call once their tunnels have been cut. */
   close(): void {
     this.leave();
-    for (const link of this.#links) link.destroy(new Error('hub stops'));
+    for (const link of this.#links) link.destroy(new Error('the process stops'));
   }
 }

@@ -6,6 +6,7 @@ import {
   type Attached,
   type AttachRequest,
   asDialError,
+  DIRECT,
   type Dial,
   DialError,
   type DialRequest,
@@ -57,8 +58,8 @@ export interface LinkClientOptions {
   /** Names the agent's session at the other side. What an answer says of itself is then left out. */
   readonly session?: SessionNames;
   /**
-   * What the other side is: an agent, or a hub beside an API server, where the tunnels end; or a gateway, which passes them on. Default: a hub,
-   * as a gateway.
+   * What the other side is: an agent, where the tunnels end; a process beside API servers, or a hub on the way to one; or a gateway, which passes them
+   * on. Default: a hub, as a gateway.
    */
   readonly to?: 'agent' | 'gateway' | 'api-server';
   /** Names this process, if it is a gateway. */
@@ -101,8 +102,7 @@ export class LinkClient implements NextHopConnection {
   readonly #guarded: Guarded;
   readonly #peer: string;
   readonly #session: SessionNames | undefined;
-  /** Whether the tunnels end at the other side. */
-  readonly #halfAtPeer: boolean;
+  readonly #to: LinkClientOptions['to'];
   readonly #control: Control;
   readonly #member: LinkClientOptions['member'];
   readonly #allowance: Allowance | undefined;
@@ -124,7 +124,7 @@ export class LinkClient implements NextHopConnection {
     this.#http2 = http2;
     this.#peer = peer;
     this.#session = options.session;
-    this.#halfAtPeer = options.to === 'agent' || options.to === 'api-server';
+    this.#to = options.to;
     // The control stream alone does not keep a link open.
     const drain = new Drain({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#drain = drain;
@@ -310,18 +310,23 @@ export class LinkClient implements NextHopConnection {
   /** @param asked the session that was asked for, which has its name from the registry: an answer may name any */
   #established(answer: Answer, asked: string | undefined, unanswered: PendingStream): Established {
     const { agentId, sessionId, hubId, agentPrincipal, timing, ticket } = answer;
-    const end = new StreamEnd(unanswered, this.#carriers, ticket && { atPeer: this.#halfAtPeer });
+    const end = new StreamEnd(unanswered, this.#carriers, ticket && { atPeer: this.#endsThere(agentId) });
     const established: Established = { end, agentId, sessionId: asked ?? sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
     if (ticket) established.resumption = { ticket, end };
     return established;
   }
 
+  /** Whether a tunnel ends at the other side. A hub names the gateway where it does instead. */
+  #endsThere(agentId: string): boolean {
+    return this.#to === 'agent' || (this.#to === 'api-server' && (agentId === DIRECT || agentId === ''));
+  }
+
   #attach(request: AttachRequest): Promise<Attached> {
     return this.#ask(request, attachHead(request), {
       read: (head, unanswered) => {
         const answer = readAttachedAnswer(head);
-        const end = new StreamEnd(unanswered, this.#carriers, { atPeer: this.#halfAtPeer });
+        const end = new StreamEnd(unanswered, this.#carriers, { atPeer: this.#endsThere(answer.agentId) });
         return { ...answer, end, carrier: () => end.carrier() };
       },
       acknowledged: undefined,

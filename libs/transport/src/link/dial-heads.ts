@@ -3,6 +3,7 @@ import {
   type AttachClaim,
   AttachRefused,
   type AttachRequest,
+  type Caller,
   callerName,
   checkName,
   DialAbort,
@@ -130,6 +131,9 @@ export const TENANT_FIELD = 'isthmus-tenant';
 /** An operator tries this dial (RFC 9651, a Boolean). */
 const TRIAL_FIELD = 'isthmus-trial';
 
+/** Through which agent a client of an API server came, where that came from, and where it came to. From a hub to a gateway. */
+const CLIENT_FIELD = 'isthmus-client';
+
 /** In the refusal of an attach: no other attach of the tunnel can succeed. */
 const UNRESUMABLE = 'isthmus-unresumable';
 
@@ -174,6 +178,8 @@ function addCommon(head: Fields, request: DialRequest | AttachRequest): void {
   head['isthmus-deadline'] = Math.max(1, Math.ceil(request.deadline - performance.now()));
   const caller = callerName(request);
   if (caller !== '') head['isthmus-caller'] = percentEncoded(caller);
+  const { local, identity, remote = '' } = request.caller ?? {};
+  if (local !== undefined) head[CLIENT_FIELD] = `agent=${percentEncoded(identity ?? '')};from=${remote};to=${local}`;
   if (request.session !== undefined) head['isthmus-session'] = request.session;
   if (request.traceparent !== undefined) head.traceparent = request.traceparent;
 }
@@ -233,6 +239,7 @@ function readCommon(head: Head) {
     );
   }
   const caller = readCaller(head['isthmus-caller']);
+  const client = head[CLIENT_FIELD];
   const { traceparent } = head;
   return {
     id,
@@ -240,9 +247,17 @@ function readCommon(head: Head) {
     destination: parseDestination(head[':authority'] ?? ''),
     deadline: performance.now() + Math.min(left, TRANSPORT.longestDialMs),
     signal: new DialAbort(),
+    ...(client !== undefined && { caller: readClient(client) }),
     ...(caller !== undefined && { callerName: caller }),
     ...(traceparent !== undefined && { traceparent }),
   };
+}
+
+/** Reads who a client of an API server is. Only a hub is believed: who takes dials of others says itself who they are. */
+function readClient(value: string): Caller {
+  const values = decode(value);
+  const identity = percentDecoded(values.get('agent') ?? '') ?? '';
+  return { via: 'api-server', identity, remote: values.get('from') ?? '', local: values.get('to') ?? '' };
 }
 
 /** Reads the caller's name. Rules of a tenant's policy may apply to named callers, so a dial with an unreadable name is rejected. */

@@ -98,12 +98,12 @@ export interface LinkServerOptions extends ServeDialOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts. */
   readonly peer: string;
-  /** The tunnels that end here and can be resumed, at an agent. Unset at a hub, which passes on what their ends say. */
-  readonly tunnels?: Pick<AgentTunnels, 'begin' | 'attach' | 'linked' | 'unlinked' | 'hungUp'>;
+  /** The tunnels that end here and can be resumed, at an agent or beside an API server. Unset: all are passed on. */
+  readonly tunnels?: Pick<AgentTunnels, 'instance' | 'begin' | 'attach' | 'linked' | 'unlinked' | 'hungUp'>;
   /** Called with each tunnel that a dial has begun. */
   readonly begun?: (tunnel: Tunnel) => void;
-  /** Passes attaches on, at a hub. Unset at an agent. */
-  readonly attach?: Attach;
+  /** Passes attaches on, at a hub. Unset: all tunnels end here. */
+  readonly attach?: Attach | undefined;
   /** The only tenant whose dials are served. Unset: every tenant's. */
   readonly tenant?: string;
   /** What becomes of a caller's request where it enters the plane. Unset: the other side is of the plane. */
@@ -261,10 +261,11 @@ export class LinkServer {
     const unanswered = this.#unanswered(stream, () => new Error(GONE));
     const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
     if (!request) return;
-    const { tunnels } = this.#options;
+    const { tunnels, attach } = this.#options;
     const { halfAtPeer = false } = request.resumeOffer ?? {};
     // What is passed on does not come from the tunnel's own end.
-    if (request.resumeOffer && !tunnels) request.resumeOffer = { ...request.resumeOffer, halfAtPeer: false };
+    if (request.resumeOffer && (attach || !tunnels))
+      request.resumeOffer = { ...request.resumeOffer, halfAtPeer: false };
     const waiter: Waiter = {
       accept: (established) =>
         stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
@@ -285,7 +286,8 @@ export class LinkServer {
     const { resumeOffer } = request;
     const { tunnels } = this.#options;
     const carriers = this.#carriers;
-    if (!resumeOffer || !tunnels) {
+    // One that is passed on has its half elsewhere.
+    if (!resumeOffer || !tunnels || established.resumption) {
       const ticket = established.resumption?.ticket;
       pending.stream.answer(encodeHead(answerHead(established, ticket)));
       return new StreamEnd(pending, carriers, ticket && { atPeer: halfAtPeer });
@@ -302,9 +304,11 @@ export class LinkServer {
     // The tunnel must not end with it.
     const unanswered = this.#unanswered(stream, () => new SessionLost(GONE));
     const request = this.#read(unanswered, () => readAttach(head, progressOn(stream)));
-    const { attach } = this.#options;
-    if (request && attach) this.#passOn(unanswered, request, attach);
-    else if (request) this.#goOn(unanswered, request);
+    if (!request) return;
+    const { attach, tunnels } = this.#options;
+    const endsHere = tunnels && (!request.process || request.process.instance === tunnels.instance);
+    if (attach && !endsHere) this.#passOn(unanswered, request, attach);
+    else this.#goOn(unanswered, request);
   }
 
   #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): void {

@@ -71,15 +71,24 @@ function secondsOf(text: string | undefined, name: string, status: number): numb
 export const LINK_PATH = '/isthmus/link';
 export const LINK_PROTOCOL = 'isthmus-link/1';
 
-/** The protocols of both kinds of links, by what they are for. */
+/** The protocols of links that begin so, by what they are for. */
 const LINKS = {
   /** Dials to the agent. The hub is the dialling side. */
   session: { path: LINK_PATH, protocol: LINK_PROTOCOL },
   /** Connections of the agent's clients to the API server of its tenant. The agent is the dialling side. */
   apiServer: { path: '/isthmus/api-server', protocol: 'isthmus-api-server/1' },
+  /** The same connections, from a hub to a gateway, which asks for it as an agent asks for a session. The hub is the dialling side. */
+  gateway: { path: '/isthmus/gateway', protocol: 'isthmus-gateway/1' },
 } as const;
 
+type LinkKind = keyof typeof LINKS;
+
+/** Who asks, on each port. */
+const OF_AGENTS: readonly LinkKind[] = ['session', 'apiServer'];
+const OF_GATEWAYS: readonly LinkKind[] = ['gateway'];
+
 export interface AgentHello {
+  /** Of a gateway: its id in the plane. */
   readonly agentId: string;
   /** URL query, as upstream's `--agent-identifiers`. */
   readonly identifiers: string;
@@ -93,7 +102,7 @@ export interface AgentHello {
   /** How long the link may be silent before either side sends a PING, in seconds: 1 to 300. Unset: 1, or longer at rest if the hub says so. */
   readonly pingSeconds?: number;
   /** What the link is for. Default: a session. */
-  readonly link?: keyof typeof LINKS;
+  readonly link?: LinkKind;
 }
 
 export interface HubHello {
@@ -180,6 +189,8 @@ async function refusal(socket: Socket, head: HttpAnswer): Promise<LinkRefused> {
 
 /** @typeParam A the answer, with whatever else the hub has found out */
 interface UpgradeServerOptions<A extends HubHello> {
+  /** Whether gateways ask, and not agents. */
+  readonly gateways?: boolean;
   /** Decides on a hello. Rejects with LinkRefused, whose status is answered, NotAuthorised (403), AgentLimitError (429), or any error (500). */
   readonly admit: (hello: AgentHello, socket: Socket) => Promise<A>;
   /** Called when the socket is ready for a link. May throw to end it after all. */
@@ -194,7 +205,7 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
   const serve = async (socket: Socket) => {
     let answered = false;
     try {
-      const hello = readHello(await readRequest(socket));
+      const hello = readHello(await readRequest(socket), options.gateways ? OF_GATEWAYS : OF_AGENTS);
       const answer = await options.admit(hello, socket);
       if (!socket.writable) throw new Error('the agent has closed its connection');
       answered = true;
@@ -244,17 +255,20 @@ function readFields(lines: readonly string[]): ReadonlyMap<string, string> {
   return fields;
 }
 
-function readHello([line = '', ...lines]: readonly string[]): AgentHello {
+function readHello([line = '', ...lines]: readonly string[], kinds: readonly LinkKind[]): AgentHello {
   const [, method, path] = /^([A-Z]+) ([\x21-\x7e\x80-\xff]+) HTTP\/1\.1$/.exec(line) ?? [];
   if (method === undefined) throw new LinkRefused(400, 'not an HTTP/1.1 request');
   const fields = readFields(lines);
   const protocol = method === 'GET' ? fields.get('upgrade') : undefined;
-  if (protocol === undefined)
-    throw new LinkRefused(404, `this port is for agents: ${LINK_PROTOCOL} or gRPC, not ${quoted(method)}`);
-  const { session, apiServer } = LINKS;
-  const link = protocol === apiServer.protocol ? 'apiServer' : 'session';
-  if (protocol !== LINKS[link].protocol || path !== LINKS[link].path)
-    throw new LinkRefused(404, `this port serves ${session.protocol} at ${session.path}, not ${quoted(protocol)}`);
+  if (protocol === undefined) {
+    const whose = kinds === OF_AGENTS ? `agents: ${LINK_PROTOCOL} or gRPC` : 'gateways';
+    throw new LinkRefused(404, `this port is for ${whose}, not ${quoted(method)}`);
+  }
+  const link = kinds.find((kind) => LINKS[kind].protocol === protocol && LINKS[kind].path === path);
+  if (link === undefined) {
+    const [usual] = kinds.map((kind) => LINKS[kind]);
+    throw new LinkRefused(404, `this port serves ${usual?.protocol} at ${usual?.path}, not ${quoted(protocol)}`);
+  }
   const field = (name: string) => fields.get(name) ?? '';
   if (field('isthmus-agent') === '') throw new LinkRefused(400, 'want exactly one agent id');
   const named = (name: string, check?: typeof checkName) => readName(field(name), name, 400, check);

@@ -28,7 +28,7 @@ export const TENANT_LIMITS = {
   renewalsPerSecond: { default: 200, help: 'Fresh tokens that are verified for open sessions, and as many at once.' },
   apiServerConnections: {
     default: 50_000,
-    help: 'Connections to its API server through one hub (apiServer). Further ones are reset.',
+    help: 'Connections to its API server of one hub or gateway (apiServer). Further ones are reset.',
   },
   apiServerConnectionsPerSecond: {
     default: 2000,

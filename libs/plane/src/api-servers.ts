@@ -1,25 +1,25 @@
-import type { Socket } from 'node:net';
 import type { Tenant } from '@isthmus/admission';
 import { API_SERVER_LIFTED, comparableHost } from '@isthmus/admission/api-servers';
-import type { Tenancy } from '@isthmus/plane';
 import { machineAddresses } from '@isthmus/runtime';
 import { type ApiServer, ApiServers, DEFAULT_TENANT } from '@isthmus/transport';
 import { type Observation, prohibitedBy } from '@isthmus/tunnel';
+import type { Tenancy } from './roles.ts';
 
 export interface ApiServerSettings {
-  /** Of a hub without tenants: its names, and where it is. */
+  /** Without tenants: its names, and where it is. */
   readonly apiServer?: (Omit<ApiServer, 'tenant'> & { readonly names: readonly string[] }) | undefined;
   /** Ports on which this program listens by its flags. */
   readonly ownPorts?: readonly number[];
 }
 
 interface ApiServerParts extends ApiServerSettings {
+  /** Empty in a gateway. */
   readonly hubId: string;
   readonly tenancy?: Tenancy | undefined;
   readonly observation: Observation;
 }
 
-/** The API servers that clients reach through a hub: those of tenants' files, or that of flags. */
+/** The API servers that clients reach through a process: those of tenants' files, or that of flags. */
 export function apiServersOf({ apiServer, ownPorts = [], hubId, tenancy, observation }: ApiServerParts): ApiServers {
   const ports = () => [...ownPorts, ...(tenancy ? tenantPorts(tenancy) : [])];
   const common = {
@@ -76,13 +76,4 @@ function ofTenant(tenant: Tenant | undefined): ApiServer | undefined {
 function tenantPorts({ tenants }: Tenancy): number[] {
   const files = [...tenants.all].map(({ file }) => file);
   return files.flatMap(({ agents = [], callers = [] }) => [...agents, ...callers].flatMap(({ port }) => port ?? []));
-}
-
-/** A fatal alert, unrecognized_name, which TLS servers send who have no such name (RFC 6066 section 3). */
-const UNRECOGNIZED_NAME = Buffer.from([21, 3, 3, 0, 2, 2, 112]);
-
-/** Where only API servers are reached, nobody else is served. */
-export function refuseUnnamed(socket: Socket): void {
-  socket.write(UNRECOGNIZED_NAME);
-  throw new Error('its client asks for the name of no API server');
 }

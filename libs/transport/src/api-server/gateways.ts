@@ -1,0 +1,137 @@
+import type { Socket } from 'node:net';
+import {
+  type Attach,
+  asDialError,
+  type Dial,
+  DialError,
+  type DialRequest,
+  type Established,
+  type PlaneEvents,
+} from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
+import { LinkClient } from '../link/client.ts';
+
+interface GatewaysOptions {
+  readonly hubId: string;
+  readonly events: PlaneEvents;
+}
+
+/** Who a gateway is that serves a hub. */
+interface ServingGateway {
+  readonly id: string;
+  /** Names its process. */
+  readonly instance: string;
+  /** The tenants whose API servers it may reach, by its certificate. Undefined: all. */
+  readonly tenants: ReadonlySet<string> | undefined;
+}
+
+/** A gateway's link. */
+interface GatewayLink extends ServingGateway {
+  readonly client: LinkClient;
+  silent: boolean;
+  leaves: boolean;
+  /** By tenant, when it did not reach the API server last. */
+  readonly failedAt: Map<string, number>;
+}
+
+/**
+ * The gateways that serve a hub: each connects to API servers for it, and has the half of the tunnel there, so the tunnel outlives the hub. What an
+ * agent says chooses none of them.
+ */
+export class ApiServerGateways {
+  readonly #options: GatewaysOptions;
+  readonly #links = new Set<GatewayLink>();
+
+  constructor(options: GatewaysOptions) {
+    this.#options = options;
+  }
+
+  /** Takes a gateway's connection, on which this hub is the dialling side. */
+  open(socket: Socket, gateway: ServingGateway): void {
+    const { events } = this.#options;
+    const client = new LinkClient({
+      ...{ socket, peer: `gateway ${gateway.id}`, to: 'api-server', events },
+      receive: ({ type }) => {
+        if (type === 'drain') link.leaves = true;
+      },
+      suspected: (is) => {
+        link.silent = is;
+      },
+    });
+    const link: GatewayLink = { ...gateway, client, silent: false, leaves: false, failedAt: new Map() };
+    this.#links.add(link);
+    void client.closed.then(() => this.#links.delete(link));
+  }
+
+  /** Connects a client at one gateway after the other, then at this hub, and then at gateways that did not reach its API server lately. */
+  async dial(request: DialRequest, here: Dial): Promise<Established> {
+    const { tenant, signal, deadline } = request;
+    const { good, avoided } = this.#serving(tenant);
+    let refusal: DialError | undefined;
+    for (const link of [...good, undefined, ...avoided]) {
+      try {
+        return await (link ? this.#through(link, request) : here(request));
+      } catch (thrown) {
+        refusal = asDialError(thrown);
+        // A tenant that is at its limit at one is not to ask all others.
+        if (isLimit(refusal) || signal.aborted || performance.now() >= deadline) break;
+      }
+    }
+    throw refusal;
+  }
+
+  /** Nothing of the client is sent anywhere before the answer. */
+  async #through(link: GatewayLink, request: DialRequest): Promise<Established> {
+    const { tenant, signal } = request;
+    const deadline = Math.min(request.deadline, performance.now() + TRANSPORT.apiServerTryMs);
+    try {
+      const established = await link.client.dial({ ...request, deadline });
+      link.failedAt.delete(tenant);
+      return { ...established, ...this.#names(link) };
+    } catch (thrown) {
+      const error = asDialError(thrown);
+      if (!signal.aborted && !isLimit(error)) link.failedAt.set(tenant, performance.now());
+      throw error;
+    }
+  }
+
+  /** Passes an attach on to the gateway that has the tunnel's half. It judges whether the agent may go on with it. */
+  readonly attach: Attach = async (request) => {
+    const { tenant, process } = request;
+    const link = [...this.#links].find((each) => each.instance === process?.instance && serves(each, tenant));
+    if (!link) {
+      const text = "the gateway that has the API server's end of this tunnel has no link to this hub";
+      throw new DialError('connection_terminated', text, { retryable: true });
+    }
+    return { ...(await link.client.attach(request)), ...this.#names(link) };
+  };
+
+  close(): void {
+    for (const { client } of this.#links) client.destroy(new Error('hub stops'));
+  }
+
+  #names({ id: agentId }: GatewayLink) {
+    return { agentId, sessionId: '', hubId: this.#options.hubId };
+  }
+
+  /** Those that may connect a tenant's client, the one with the fewest first. */
+  #serving(tenant: string): { readonly good: GatewayLink[]; readonly avoided: GatewayLink[] } {
+    const now = performance.now();
+    const serving = [...this.#links]
+      .filter((link) => link.client.usable && !link.leaves && serves(link, tenant))
+      .sort((a, b) => a.client.open - b.client.open);
+    const isAvoided = ({ silent, failedAt }: GatewayLink) =>
+      silent || now - (failedAt.get(tenant) ?? Number.NEGATIVE_INFINITY) < TRANSPORT.apiServerAvoidMs;
+    const avoided = serving.filter(isAvoided);
+    const good = serving.filter((link) => !avoided.includes(link));
+    return { good, avoided };
+  }
+}
+
+function isLimit({ code, retryable }: DialError): boolean {
+  return code === 'connection_limit_reached' && !retryable;
+}
+
+function serves({ tenants }: ServingGateway, tenant: string): boolean {
+  return tenants === undefined || tenants.has(tenant);
+}
