@@ -1,9 +1,7 @@
 // The last step of the Containerfile's build: `node scripts/image-root.mjs DIR SYSTEM` puts what the image holds below DIR, and nothing else.
-// Below SYSTEM is Node for the image's processor, with its libraries. Like everything that it imports, it needs only node:* and npm.
-import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+// Below SYSTEM is Node for the image's processor, with its libraries. Like everything that it imports, it needs only node:*.
+import { chmodSync, copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { stripped } from './lib/elf.mjs';
-import { bill, licences, runtimeParts } from './lib/image-bill.mjs';
 import { librariesIn } from './lib/system.mjs';
 import { copyPrograms, ROOT } from './lib/workspace.mjs';
 
@@ -14,29 +12,27 @@ const NODE = '/usr/local/bin/node';
 const UID = 65532;
 
 /**
- * Puts the root of the image into a directory: Node with the libraries that it loads, the programs, a user, and what all of it consists of.
+ * Puts the root of the image into a directory: Node with the libraries that it loads, the programs, and a user.
  * Without a shell or anything else from a distribution, an image has half the size and less to patch.
  * @param from the root of a system with the Node that runs this, for the processor of the image: only Node and libraries are not the same
  *   for all
  */
 function imageRoot(directory, from) {
   const to = (path) => join(resolve(ROOT, directory), path);
-  const put = (path, content, mode = 0o644) => {
+  const put = (path, content) => {
     mkdirSync(dirname(to(path)), { recursive: true });
-    writeFileSync(to(path), content, { mode });
+    writeFileSync(to(path), content);
   };
-  const libraries = librariesIn(from);
-  // Its symbols are a fifth of it, and a tenth of the compressed image.
-  put(NODE, stripped(readFileSync(join(from, process.execPath))), 0o755);
-  for (const { path, file } of libraries) put(path, readFileSync(file), 0o755);
+  for (const { path, file } of [{ path: NODE, file: join(from, process.execPath) }, ...librariesIn(from)]) {
+    mkdirSync(dirname(to(path)), { recursive: true });
+    copyFileSync(file, to(path));
+    chmodSync(to(path), 0o755);
+  }
   put(join(HOME, 'package.json'), '{"type": "module"}\n');
   for (const name of copyPrograms(join(ROOT, 'dist', 'programs'), to(HOME), NODE)) addProgram(name, to);
   put('etc/passwd', `root:x:0:0:root:/:/nologin\nnonroot:x:${UID}:${UID}:nonroot:/:/nologin\n`);
   put('etc/group', `root:x:0:\nnonroot:x:${UID}:\n`);
   put('etc/nsswitch.conf', 'hosts: files dns\n');
-  const parts = bill(runtimeParts(libraries, from));
-  put(join(HOME, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
-  put(join(HOME, 'licences.txt'), licences(parts, from));
   mkdirSync(to('tmp'));
   chmodSync(to('tmp'), 0o1777);
 }

@@ -5,16 +5,16 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { archive, unpack } from './lib/archive.mjs';
-import { installed, seconds } from './lib/command.mjs';
+import { command, installed, npm, seconds } from './lib/command.mjs';
 import * as images from './lib/image.mjs';
 import { packAll } from './lib/npm-packages.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
 import { changesOf, krewManifest, originAddress, unlike } from './lib/release.mjs';
 import { versionOf } from './lib/version.mjs';
-import { filesBelow, ROOT } from './lib/workspace.mjs';
+import { filesBelow, programs, ROOT } from './lib/workspace.mjs';
 
 const HELP = `Usage: npm run release -- [options]
-Makes everything that a version consists of in dist/release/VERSION: npm packages, chart, images, lists of parts, notes, SHA256SUMS. The version
+Makes everything that a version consists of in dist/release/VERSION: npm packages, chart, images, list of parts, notes, SHA256SUMS. The version
 is that of package.json. Publishes nothing.
   --dry-run          of the work tree as it is; without it, the tree must be the tagged commit, and is built from nothing
   --repository URL   where the sources are, for npm's packages (default: git's remote origin)
@@ -30,8 +30,6 @@ const { values } = parseArgs({
 });
 const version = versionOf();
 const OUT = join(ROOT, 'dist', 'release', version);
-/** What is made: its path, and what it is. */
-const made = [];
 
 /** Reads what is there before anything is built. Throws with everything that is missing, one line each. */
 async function prepare() {
@@ -52,8 +50,7 @@ async function prepare() {
 }
 
 function add(file, what) {
-  made.push({ file, what });
-  console.log(`ok    ${relative(ROOT, file)}`);
+  console.log(`ok    ${relative(ROOT, file)}: ${what}, ${(statSync(file).size / 1e6).toFixed(2)} MB`);
 }
 
 async function packages(repository) {
@@ -104,7 +101,7 @@ async function image() {
     for (const target of images.TARGETS) {
       const name = await images.buildImage(target, options);
       built[`${target}:${version}`] = [...(built[`${target}:${version}`] ?? []), name];
-      if (target === 'isthmus') await tryOut(name, architecture, to);
+      if (target === 'isthmus') await images.runPrograms(name, architecture);
     }
   }
   const file = join(to, `isthmus-${version}.tar`);
@@ -112,15 +109,17 @@ async function image() {
   add(file, `images of ${images.TARGETS.length} targets, ${images.ARCHITECTURES.join(' and ')} (OCI)`);
 }
 
-/** Runs the programs of an image, and takes its lists from it. */
-async function tryOut(name, architecture, to) {
-  const stem = join(to, `isthmus-${version}-${architecture}`);
-  const lists = { 'sbom.cdx.json': `${stem}.cdx.json`, 'licences.txt': `${stem}-licences.txt` };
-  const reason = images.unable(architecture);
-  if (reason) console.log(`not run: the programs of ${name}: ${reason}`);
-  for (const line of await images.tryImage(name, architecture, lists)) console.log(`ok    ${name}: ${line}`);
-  add(lists['sbom.cdx.json'], `what the image consists of, ${architecture} (CycloneDX)`);
-  add(lists['licences.txt'], `licences of that, ${architecture}`);
+/** What the bundles consist of, by npm, without the time and the random number that it gives each list. */
+async function bill() {
+  const workspaces = programs().map(({ path }) => `--workspace=${path}`);
+  const what = ['--sbom-format=cyclonedx', '--package-lock-only', '--omit=dev', '--omit=optional', '--loglevel=error'];
+  const { status, output } = await command(npm('sbom', ...what, ...workspaces));
+  if (status !== 0) throw new Error(`npm sbom: ${output}`);
+  const { serialNumber: _number, metadata, ...rest } = JSON.parse(output);
+  const { timestamp: _time, ...same } = metadata;
+  const file = join(OUT, 'sbom.cdx.json');
+  writeFileSync(file, `${JSON.stringify({ ...rest, metadata: same }, undefined, 1)}\n`);
+  add(file, 'what the bundles consist of, with licences (CycloneDX)');
 }
 
 function notes({ text }) {
@@ -146,18 +145,6 @@ function directory(name) {
   return path;
 }
 
-function table() {
-  const rows = made.map(({ file, what }) => [
-    relative(OUT, file),
-    `${(statSync(file).size / 1e6).toFixed(2)} MB`,
-    what,
-  ]);
-  const widths = [0, 1].map((column) => Math.max(...rows.map((row) => row[column].length)));
-  console.log(`\n${relative(ROOT, OUT)}:`);
-  for (const [file, size, what] of rows)
-    console.log(`  ${file.padEnd(widths[0])}  ${size.padStart(widths[1])}  ${what}`);
-}
-
 /** The page's commands are those to run: there is no second place that could differ. */
 function publishing() {
   const page = readFileSync(join(ROOT, 'docs', 'RELEASE.md'), 'utf8');
@@ -174,9 +161,9 @@ async function main() {
   await packages(repository);
   await chart();
   await image();
+  await bill();
   notes(changes);
   sums();
-  table();
   console.log(`\nMade in ${seconds(performance.now() - begin)}. Nothing is published.`);
   if (!values['dry-run']) console.log(`To sign and publish it, as docs/RELEASE.md says:\n\n${publishing()}`);
 }

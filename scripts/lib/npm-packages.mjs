@@ -3,7 +3,6 @@ import { dirname, join, relative } from 'node:path';
 import { build } from 'esbuild';
 import { bundlePrograms, ESBUILD } from './bundle.mjs';
 import { bin, command, npm } from './command.mjs';
-import { bill, licences } from './image-bill.mjs';
 import { copyPrograms, filesBelow, ROOT, readJson, workspacePackages } from './workspace.mjs';
 
 const PACK_MS = 5 * 60_000;
@@ -63,9 +62,6 @@ async function putPrograms(directory, common) {
   const commands = Object.fromEntries(names.map((name) => [name, `bin/${name}.js`]));
   // kubectl runs what it finds under this name as `kubectl isthmus`.
   commands['kubectl-isthmus'] = commands.isthmus;
-  const parts = bill();
-  write(join(directory, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
-  write(join(directory, 'licences.txt'), licences(parts));
   write(join(directory, 'package.json'), JSON.stringify({ name: 'isthmus', ...common, bin: commands }, undefined, 2));
   return directory;
 }

@@ -1,9 +1,5 @@
-import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-
-/** What dpkg-query(1) says of a package. */
-const FORMAT = ['Package', 'Version', 'Architecture'].map((field) => `\${${field}}`).join(' ');
 
 /**
  * Returns the shared libraries that this Node has loaded, and the loader, as files of the Linux system below `root`: their paths there, and
@@ -27,19 +23,4 @@ function multiarchIn(root) {
   const found = readdirSync(join(root, 'usr/lib')).find((name) => existsSync(join(root, 'usr/lib', name, 'libc.so.6')));
   if (!found) throw new Error(`there are no libraries of Debian below ${root}`);
   return join('/usr/lib', found);
-}
-
-/** Returns the Debian packages that these files belong to: name, version, architecture. On other systems, none. */
-export function packagesOf(libraries, root) {
-  const dpkg = (...args) =>
-    spawnSync('dpkg-query', [`--admindir=${join(root, 'var/lib/dpkg')}`, ...args], { encoding: 'utf8' }).stdout ?? '';
-  // Debian's list has some files below /lib and others below /usr/lib, which are one directory.
-  const names = libraries.map(({ file }) => {
-    const owner = dpkg('--search', join('*', basename(dirname(file)), basename(file)));
-    return /^([^\s,]+)[:,] /.exec(owner)?.[1];
-  });
-  return [...new Set(names)].filter(Boolean).map((found) => {
-    const [name, version, architecture] = dpkg('--show', `--showformat=${FORMAT}`, found).split(' ');
-    return { name, version, architecture };
-  });
 }
