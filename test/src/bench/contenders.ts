@@ -1,10 +1,10 @@
-import { PROTOCOLS, type Protocol } from '../chaos/load/door.ts';
 import { Scope } from '../harness/index.ts';
+import { PROTOCOLS, type Protocol } from '../rig/door.ts';
+import type { Front } from '../rig/load/messages.ts';
 import {
   type AnpBinaries,
   allInOne,
   anpPair,
-  beside,
   type Family,
   farAgent,
   farRelay,
@@ -22,7 +22,6 @@ import {
   withoutResume,
 } from './families.ts';
 import type { Kind, Line } from './lines.ts';
-import type { Front } from './load/messages.ts';
 
 /** One way to the destination, as a column of the table. */
 export interface Contender {
@@ -55,7 +54,7 @@ export interface Programs {
   readonly planebench?: string;
 }
 
-const FOR_PLANEBENCH: readonly Kind[] = ['direct', 'server', 'split', 'anp', 'floor', 'node', 'contended'];
+const FOR_PLANEBENCH: readonly Kind[] = ['direct', 'server', 'split', 'anp', 'floor', 'node'];
 
 export function contenders({ anp, node, planebench }: Programs): Contender[] {
   const own = ownLoad(anp, node);
@@ -84,8 +83,6 @@ function ownLoad(anp?: AnpBinaries, node?: OtherNode): Contender[] {
     ...Object.entries(RESUMED).map(([name, [kind, family]]) => ({ name, kind, protocol: 'connect', family }) as const),
     ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
     ...floors('floor', 'floor-'),
-    ...through('contended', 'contended-', () => beside(allInOne)),
-    ...(anp ? through('contended', 'contended-anp-', (protocol) => beside(anpPair(anp, protocol))) : []),
     ...(node ? through('node', `node${node.version}-`, () => onNode(node.path)) : []),
     ...(node ? floors('node', `node${node.version}-floor-`, node.path) : []),
     ...(anp ? through('mixed', 'go-agent-', () => goAgent(anp)) : []),

@@ -1,31 +1,27 @@
-import { mkdir, writeFile } from 'node:fs/promises';
-import { Authority } from '@isthmus/certificates/testing';
-import { startRedis } from '@isthmus/directory/testing/servers';
-import { type Door, doorOf } from '../chaos/load/door.ts';
 import {
   AS_IN_IMAGE,
-  agentPortFlags,
+  agentMember,
   callersAt,
   commandOf,
   type Env,
   type Flags,
-  freePort,
-  healthFlags,
-  hubFlags,
   isUp,
+  type Member,
+  type MemberSettings,
   newTrust,
-  Program,
   type ProgramName,
-  peerFlags,
   relayTo,
   type Scope,
-  type Trust,
-  uplinkFlags,
+  serverMember,
+  tempDir,
 } from '../harness/index.ts';
+import { listening } from '../rig/child.ts';
+import { type Door, doorOf } from '../rig/door.ts';
+import type { Groups } from '../rig/load/messages.ts';
+import { type SplitPlane, type SplitPlaneOptions, splitPlane } from '../rig/split-plane.ts';
+import { tenantsPlane } from '../rig/tenants-plane.ts';
 import { Fleet } from '../scale/fleet.ts';
-import { listening } from './child.ts';
 import type { FloorSettings } from './floor.ts';
-import type { Groups } from './load/messages.ts';
 
 /** Processes between callers and the destination, started together. They may not be ready yet. */
 export interface Started {
@@ -35,8 +31,6 @@ export interface Started {
   /** Where a second tenant's callers connect. */
   readonly floodDoor?: Door;
   readonly groups: Groups;
-  /** What runs beside them while they are measured, and at no other time (neighbour.ts). */
-  readonly neighbours?: readonly string[];
   ready(): Promise<void>;
 }
 
@@ -49,7 +43,7 @@ export function relays(count: number): Family {
     let to = destinationPort;
     const groups: Record<string, number[]> = {};
     for (let index = count; index > 0; index--) {
-      const { port, pid } = await listening(scope, './relay.ts', String(to));
+      const { port, pid } = await listening(scope, 'bench/relay.ts', { argument: String(to) });
       groups[`relay-${index}`] = [pid];
       to = port;
     }
@@ -63,25 +57,20 @@ export function relays(count: number): Family {
  */
 export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.execPath): Family {
   return async (scope, destinationPort) => {
-    const { trust } = await newPlace(scope);
+    const trust = await newTrust(scope);
+    const { ways } = await callersAt(trust, `${trust.dir}/callers.sock`);
     const { cert, key } = await trust.callers.server();
-    const uds = `${trust.dir}/callers.sock`;
-    const listen = way === 'connect' ? { path: uds } : { cert, key, ca: trust.callers.cert };
+    const listen = way === 'connect' ? { path: ways.connect.uds } : { cert, key, ca: trust.callers.cert };
     const settings: FloorSettings = { listen, ...(onward && { to: destinationPort }) };
     return async () => {
-      const { port, pid } = await listening(scope, './floor.ts', JSON.stringify(settings), [node]);
-      const mtls = { port, ca: trust.callers.cert, identity: trust.caller };
-      const door = doorOf({ grpc: { uds }, connect: { uds }, mtls });
-      return { door, groups: { floor: [pid] }, ready: async () => {} };
+      const options = { argument: JSON.stringify(settings), command: [node] };
+      const { port, pid } = await listening(scope, 'bench/floor.ts', options);
+      return {
+        door: doorOf({ ...ways, mtls: { ...ways.mtls, port } }),
+        groups: { floor: [pid] },
+        ready: async () => {},
+      };
     };
-  };
-}
-
-/** The same processes beside neighbours that take the processor's caches from them (neighbour.ts). */
-export function beside(family: Family): Family {
-  return async (...args) => {
-    const start = await family(...args);
-    return async () => ({ ...(await start()), neighbours: ['memory', 'code'] });
   };
 }
 
@@ -116,7 +105,7 @@ async function farTo(scope: Scope, port: number): Promise<number> {
 export function traced(sampler?: 'always_on' | 'always_off'): Family {
   return async (scope) => {
     if (sampler === undefined) return inOne({ env: { OTEL_SDK_DISABLED: 'true' } }, scope);
-    const { port } = await listening(scope, './collector.ts');
+    const { port } = await listening(scope, 'bench/collector.ts');
     const endpoint = `http://127.0.0.1:${port}`;
     return inOne({ env: { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER: sampler } }, scope);
   };
@@ -127,172 +116,21 @@ export const withoutResume: Family = (scope) => inOne({ flags: WITHOUT_RESUME },
 export const farWithoutResume: Family = (scope) =>
   inOne({ flags: WITHOUT_RESUME, way: (port) => farTo(scope, port) }, scope);
 
-/** An all-in-one server with upstream's agent. */
-export function goAgent({ agent }: AnpBinaries): Family {
-  return (scope) => inOne({ agent }, scope);
-}
-
-interface InOne {
-  /** The Node that runs the programs, if not the one that runs the bench. */
-  readonly node?: string;
-  /** The program in the place of our agent. */
-  readonly agent?: string;
-  readonly env?: Env;
-  /** Added to the flags of both. */
-  readonly flags?: Flags;
-  /** How many simulated agents replace the real one. */
-  readonly agents?: number | undefined;
-  /** Returns the port through which the agent reaches the server's port. */
-  readonly way?: (port: number) => Promise<number>;
-}
-
-async function inOne(
-  { node, env = {}, flags = {}, agent: program, agents, way }: InOne,
-  scope: Scope,
-): ReturnType<Family> {
-  const place = await newPlace(scope);
-  const front = await frontFlags(place.trust);
-  const back = await backFlags(place.trust);
-  if (agents !== undefined) {
-    const { cert, key } = await place.trust.agents.client('agent');
-    const tls = { ca: place.trust.agents.cert, cert, key };
-    return async () => {
-      const server = run(place, 'proxy-server', { ...front.flags, ...back.flags });
-      await isUp(server);
-      const hubPorts = [back.agentPort];
-      const fleet = scope.use(new Fleet({ hubPorts, tls, sessionCount: 1, rebalanceTime: 600_000 }));
-      fleet.grow(agents);
-      await fleet.complete();
-      return { door: front.door, groups: { server: [server.pid] }, ready: () => server.waitReady() };
-    };
-  }
-  const uplink = await agentFlags(place.trust, way ? await way(back.agentPort) : back.agentPort);
-  return async () => {
-    const server = run(place, onThis('proxy-server', node), { ...front.flags, ...back.flags, ...flags }, env);
-    const onwards = { ...uplink, ...flags };
-    const agent = run(place, program === undefined ? onThis('proxy-agent', node) : [program], onwards, env);
-    return { door: front.door, groups: { server: [server.pid], agent: [agent.pid] }, ready: () => server.waitReady() };
-  };
-}
-
-/** A gateway, a hub and an agent. The Redis that the first two share takes no part in a tunnel. */
-export const splitTiers: Family = async (scope) => split(scope, await newPlace(scope), {});
-
-/** The same, with a unix socket between gateway and hub. */
-export const splitOverSockets: Family = async (scope) => {
-  const place = await newPlace(scope);
-  return split(scope, place, { 'peer-uds-dir': place.trust.dir });
-};
-
-async function split(scope: Scope, place: Place, links: Flags): ReturnType<Family> {
-  const redis = await startRedis();
-  scope.defer(() => redis.stop());
-  const plane = { 'redis-url': redis.url, plane: 'bench', ...links };
-  const front = { ...(await frontFlags(place.trust)) };
-  const peers = await peerFlags(place.trust);
-  const back = await backFlags(place.trust);
-  const hubs = await hubFlags(place.trust, back.agentPort);
-  const health = await healthFlags();
-  const uplink = await agentFlags(place.trust, back.agentPort);
-  return async () => {
-    const hub = run(place, 'backend-hub', { ...plane, ...health, ...back.flags, ...hubs });
-    const gateway = run(place, 'frontend-gw', { ...plane, ...front.flags, ...peers });
-    const agent = run(place, 'proxy-agent', uplink);
-    const groups = { gateway: [gateway.pid], hub: [hub.pid], agent: [agent.pid] };
-    return { door: front.door, groups, ready: () => gateway.waitReady() };
-  };
-}
-
-/** Split tiers with tenants, and an agent of each. The first is measured, the last floods. */
-export function tenants(names: readonly [string, ...string[]]): Family {
-  return (scope) => withTenants(scope, names);
-}
-
-/** A plane for each of two tenants on one machine. What the first one loses here it loses to the machine. */
-export const tenantsApart: Family = async (scope) => {
-  const quiet = await withTenants(scope, ['quiet']);
-  const flood = await withTenants(scope, ['flood']);
-  return async () => {
-    const [own, other] = [await quiet(), await flood()];
-    const ready = async () => {
-      await Promise.all([own.ready(), other.ready()]);
-    };
-    return { ...own, ...(other.floodDoor && { floodDoor: other.floodDoor }), ready };
-  };
-};
-
-async function withTenants(scope: Scope, all: readonly string[]): ReturnType<Family> {
-  const place = await newPlace(scope);
-  const redis = await startRedis();
-  scope.defer(() => redis.stop());
-  const plane = { 'redis-url': redis.url, plane: 'bench', 'tenants-dir': `${place.trust.dir}/tenants` };
-  const front = await frontFlags(place.trust);
-  const peers = await peerFlags(place.trust);
-  const back = await backFlags(place.trust);
-  const hubs = await hubFlags(place.trust, back.agentPort);
-  const health = await healthFlags();
-  await mkdir(plane['tenants-dir']);
-  const uplinks = await Promise.all(all.map((each) => tenant(place.trust, plane['tenants-dir'], each, back.agentPort)));
-  return async () => {
-    const hub = run(place, 'backend-hub', { ...plane, ...health, ...back.flags, ...hubs });
-    const gateway = run(place, 'frontend-gw', { ...plane, ...front.flags, ...peers, 'uds-name': undefined });
-    const agents = uplinks.map((uplink) => run(place, 'proxy-agent', uplink));
-    const groups = { gateway: [gateway.pid], hub: [hub.pid], agents: agents.map(({ pid }) => pid) };
-    const tenantDoor = (name = '') => ({
-      ...front.door,
-      grpc: socketOf(place.trust, name),
-      connect: socketOf(place.trust, name),
-    });
-    const ready = async () => {
-      await gateway.waitReady();
-      await Promise.all(agents.map((agent) => agent.waitReady()));
-    };
-    return { door: tenantDoor(all[0]), floodDoor: tenantDoor(all.at(-1)), groups, ready };
-  };
-}
-
-function socketOf({ dir }: Trust, tenant: string): string {
-  return `${dir}/${tenant}.sock`;
-}
-
-/** Writes a tenant's file. @returns the flags of its agent */
-async function tenant(trust: Trust, dir: string, name: string, agentPort: number): Promise<Flags> {
-  const authority = await Authority.create(trust.dir, name);
-  const { cert, key } = await authority.client(`${name}-agent`);
-  const file = {
-    tenant: name,
-    agents: [{ certificates: { ca: authority.cert } }],
-    callers: [{ unixSocket: socketOf(trust, name) }],
-  };
-  await writeFile(`${dir}/${name}.yaml`, JSON.stringify(file));
-  const flags = await agentFlags(trust, agentPort);
-  return { ...flags, 'agent-id': `${name}-agent`, 'agent-cert': cert, 'agent-key': key };
-}
-
+/** Upstream's programs. */
 export interface AnpBinaries {
   readonly server: string;
   readonly agent: string;
 }
 
+/** An all-in-one server with upstream's agent. */
+export function goAgent({ agent }: AnpBinaries): Family {
+  return (scope) => inOne({ anp: { agent } }, scope);
+}
+
 /** Upstream's pair. Its server accepts callers in one way only: over gRPC or CONNECT, on a unix socket or over TCP. */
-export function anpPair({ server, agent }: AnpBinaries, protocol: 'grpc' | 'connect' | 'mtls'): Family {
-  return async (scope) => {
-    const place = await newPlace(scope);
-    const front = await frontFlags(place.trust);
-    const back = await backFlags(place.trust);
-    const own: Flags = protocol === 'mtls' ? { 'uds-name': undefined } : OVER_UDS;
-    const mode = protocol === 'grpc' ? 'grpc' : 'http-connect';
-    const uplink = await agentFlags(place.trust, back.agentPort);
-    return async () => {
-      const running = run(place, [server], { ...front.flags, ...own, mode, ...back.flags });
-      const other = run(place, [agent], uplink);
-      return {
-        door: front.door,
-        groups: { server: [running.pid], agent: [other.pid] },
-        ready: () => running.waitReady(),
-      };
-    };
-  };
+export function anpPair(anp: AnpBinaries, protocol: 'grpc' | 'connect' | 'mtls'): Family {
+  const own = protocol === 'mtls' ? { 'uds-name': undefined } : OVER_UDS;
+  return (scope) => inOne({ anp, serverFlags: { ...own, mode: protocol === 'grpc' ? 'grpc' : 'http-connect' } }, scope);
 }
 
 /** Where an agent runs, and the address at which it reaches the server here. */
@@ -303,23 +141,8 @@ export interface Far {
 }
 
 /** An all-in-one server here, and its agent behind a path; ours or upstream's. Callers come by CONNECT. */
-export function overPath({ command, outside }: Far, anp?: AnpBinaries): Family {
-  return async (scope) => {
-    const place = await newPlace(scope);
-    const front = await frontFlags(place.trust);
-    const back = await backFlags(place.trust);
-    const { cert, key } = await place.trust.agents.server({ hosts: [{ type: 'ip', value: outside }] });
-    const port = { ...back.flags, 'agent-bind-address': outside, 'cluster-cert': cert, 'cluster-key': key };
-    const own: Flags = anp ? { ...OVER_UDS, mode: 'http-connect' } : {};
-    const uplink = { ...(await agentFlags(place.trust, back.agentPort)), 'proxy-server-host': outside };
-    return async () => {
-      const server = run(place, anp ? [anp.server] : 'proxy-server', { ...front.flags, ...own, ...port });
-      const there = [...command, ...(anp ? [anp.agent] : commandOf('proxy-agent'))] as unknown as Command;
-      const agent = run(place, there, uplink);
-      const groups = { server: [server.pid], agent: [agent.pid] };
-      return { door: front.door, groups, ready: () => server.waitReady() };
-    };
-  };
+export function overPath(far: Far, anp?: AnpBinaries): Family {
+  return (scope) => inOne({ far, ...(anp && { anp, serverFlags: { ...OVER_UDS, mode: 'http-connect' } }) }, scope);
 }
 
 const OVER_UDS: Flags = {
@@ -330,57 +153,122 @@ const OVER_UDS: Flags = {
   'server-ca-cert': undefined,
 };
 
-/** Where the processes of one plane keep their certificates, sockets and logs. */
-interface Place {
-  readonly scope: Scope;
-  readonly trust: Trust;
+/** Those of an agent's intervals that the harness shortens: the defaults are measured. */
+const INTERVALS: Flags = { 'sync-interval': undefined, 'sync-interval-cap': undefined, 'probe-interval': undefined };
+
+interface InOne {
+  /** The Node that runs the programs, if not the one that runs the bench. */
+  readonly node?: string;
+  /** Programs in the place of ours. */
+  readonly anp?: Partial<AnpBinaries>;
+  readonly env?: Env;
+  /** Added to the flags of both. */
+  readonly flags?: Flags;
+  readonly serverFlags?: Flags;
+  /** How many simulated agents replace the real one. */
+  readonly agents?: number | undefined;
+  /** Returns the port through which the agent reaches the server's port. */
+  readonly way?: (port: number) => Promise<number>;
+  readonly far?: Far;
 }
 
-async function newPlace(scope: Scope): Promise<Place> {
-  return { scope, trust: await newTrust(scope) };
+async function inOne(options: InOne, scope: Scope): ReturnType<Family> {
+  const { node, anp = {}, env = {}, flags = {}, serverFlags = {}, agents, way, far } = options;
+  const trust = await newTrust(scope);
+  const runs = (name: ProgramName, program?: string) =>
+    program === undefined ? commandOn(node, name) : ([program] as const);
+  const late = (id: string, command?: readonly string[]) =>
+    ({ late: true, ...measured(trust.dir, env, command)(id) }) as const;
+  const place = far && (await trust.agents.server({ hosts: [{ type: 'ip', value: far.outside }] }));
+  const outside = place && { 'agent-bind-address': far?.outside, 'cluster-cert': place.cert, 'cluster-key': place.key };
+  const { member, agentPort, ways } = await serverMember(scope, trust, 'server', {
+    ...late('server'),
+    runs: runs('proxy-server', anp.server),
+    flags: { ...outside, ...flags, ...serverFlags },
+  });
+  const door = doorOf(ways);
+  const ready = () => member.program.waitReady();
+  if (agents !== undefined) {
+    const tls = { ca: trust.agents.cert, ...(await trust.agents.client('agent')) };
+    return async () => {
+      await isUp(member.begin());
+      const fleet = scope.use(new Fleet({ hubPorts: [agentPort], tls, sessionCount: 1, rebalanceTime: 600_000 }));
+      fleet.grow(agents);
+      await fleet.complete();
+      return { door, groups: groupsOf({ server: [member] }), ready };
+    };
+  }
+  const agent = await agentMember(scope, trust, 'agent', way ? await way(agentPort) : agentPort, {
+    ...late('agent', far?.command),
+    runs: runs('proxy-agent', anp.agent),
+    flags: { ...INTERVALS, ...(far && { 'proxy-server-host': far.outside }), ...flags },
+  });
+  return async () => {
+    for (const each of [member, agent]) each.begin();
+    return { door, groups: groupsOf({ server: [member], agent: [agent] }), ready };
+  };
 }
 
-type Command = readonly [string, ...string[]];
-
-/** Returns a program's command on another Node; without one, the program's name. */
-function onThis(name: ProgramName, node: string | undefined): ProgramName | Command {
-  const [, ...args] = commandOf(name);
-  return node === undefined ? name : [node, ...args];
+/** Returns a program's command, on another Node if one is named. */
+function commandOn(node: string | undefined, name: ProgramName): readonly [string, ...string[]] {
+  const [own, ...args] = commandOf(name);
+  return [node ?? own, ...args];
 }
 
-/** Starts a program whose log goes to a file: reading it here would take processor time from what is measured. */
-function run({ scope, trust }: Place, runs: ProgramName | Command, flags: Flags, env: Env = {}): Program {
-  const command = typeof runs === 'string' ? commandOf(runs) : runs;
-  const name = command.at(-1)?.split('/').at(-1) ?? 'program';
-  const healthPort = Number(flags['health-port'] ?? flags['health-server-port']);
-  const logged = ['sh', '-c', 'exec "$@" >>"$0" 2>&1', `${trust.dir}/${name}.log`, ...command] as const;
-  return scope.use(
-    new Program(name, logged as unknown as [string, ...string[]], {
-      flags,
-      env: { ...AS_IN_IMAGE, ...env },
-      healthPort,
-    }),
+/** As in the image. Logs go to files: reading them here would take processor time from what is measured. */
+function measured(dir: string, env: Env = {}, command: readonly string[] = []) {
+  return (id: string): Pick<MemberSettings, 'env' | 'place'> => ({
+    env: { ...AS_IN_IMAGE, ...env },
+    place: { command: ['sh', '-c', 'exec "$@" >>"$0" 2>&1', `${dir}/${id}.log`, ...command], host: '127.0.0.1' },
+  });
+}
+
+function groupsOf(members: Readonly<Record<string, readonly Member[]>>): Groups {
+  return Object.fromEntries(
+    Object.entries(members).map(([name, some]) => [name, some.map(({ program }) => program.pid)]),
   );
 }
 
-async function frontFlags(trust: Trust): Promise<{ readonly flags: Flags; readonly door: Door }> {
-  const { flags, ways } = await callersAt(trust, `${trust.dir}/callers.sock`);
-  return { flags: { ...(await healthFlags()), ...flags }, door: doorOf(ways) };
+/** A gateway, a hub and an agent. The Redis that the first two share takes no part in a tunnel. */
+export const splitTiers: Family = async (scope) => {
+  const plane = await splitPlane(scope, { hubs: 1, gateways: 1, agents: 1, ...(await split(scope)) });
+  return async () => startedOf(plane);
+};
+
+/** The same, with a unix socket between gateway and hub. */
+export const splitOverSockets: Family = async (scope) => {
+  const own = await split(scope, { 'peer-uds-dir': await tempDir(scope) });
+  const plane = await splitPlane(scope, { hubs: 1, gateways: 1, agents: 1, ...own });
+  return async () => startedOf(plane);
+};
+
+/** They log as they do by default. */
+async function split(scope: Scope, links: Flags = {}): Promise<SplitPlaneOptions> {
+  const agentFlags = () => ({ ...INTERVALS, v: undefined });
+  return { planeFlags: { v: undefined, ...links }, agentFlags, as: measured(await tempDir(scope)) };
 }
 
-async function backFlags(trust: Trust): Promise<{ readonly flags: Flags; readonly agentPort: number }> {
-  const agentPort = await freePort();
-  return { flags: await agentPortFlags(trust, agentPort), agentPort };
-}
-
-/** Flags with the default intervals of an agent. */
-async function agentFlags(trust: Trust, port: number): Promise<Flags> {
-  const { healthPort: _, ...uplink } = await uplinkFlags(trust, port);
+function startedOf({ doors: [door], gateways, hubs, agents }: SplitPlane): Started {
   return {
-    ...uplink,
-    'admin-server-port': await freePort(),
-    'sync-interval': undefined,
-    'sync-interval-cap': undefined,
-    'probe-interval': undefined,
+    ...(door && { door }),
+    groups: groupsOf({ gateway: gateways, hub: hubs, agent: agents }),
+    ready: async () => {},
   };
 }
+
+/** Split tiers with tenants, and an agent of each. The first is measured, the last floods. */
+export function tenants(names: readonly [string, ...string[]]): Family {
+  return async (scope) => {
+    const plane = await tenantsPlane(scope, names, await split(scope));
+    return async () => ({ ...startedOf(plane), floodDoor: plane.floodDoor });
+  };
+}
+
+/** A plane for each of two tenants on one machine. What the first one loses here it loses to the machine. */
+export const tenantsApart: Family = async (scope) => {
+  const [own, other] = [
+    await tenantsPlane(scope, ['quiet'], await split(scope)),
+    await tenantsPlane(scope, ['flood'], await split(scope)),
+  ];
+  return async () => ({ ...startedOf(own), floodDoor: other.floodDoor });
+};

@@ -1,9 +1,9 @@
-import { FLOODS, type FloodKind, type WorkName } from './load/messages.ts';
+import { FLOODS, type FloodKind, type WorkName } from '../rig/load/messages.ts';
 
 /**
  * What a line is measured on: no plane, relays, an all-in-one server and an agent, split tiers, upstream's pair, one server with or without
  * traces, a long way, upstream's agent, split tiers with two tenants, bare sockets of this runtime, the all-in-one server and agent on another
- * Node, either pair beside busy neighbours, or one server with and without resume, also a long way off.
+ * Node, or one server with and without resume, also a long way off.
  */
 export type Kind =
   | 'direct'
@@ -18,8 +18,7 @@ export type Kind =
   | 'floor'
   | 'node'
   | 'resume'
-  | 'far-resume'
-  | 'contended';
+  | 'far-resume';
 
 /** A figure as tables show it. */
 export interface Shown {
@@ -55,7 +54,7 @@ export interface Line {
 const ALL: readonly Kind[] = ['direct', 'relays', 'server', 'split', 'anp'];
 const PLANES: readonly Kind[] = ['server', 'anp'];
 /** Where the size of code and data, or the version of the runtime, is seen. */
-const DIALS_ON: readonly Kind[] = [...ALL, 'floor', 'node', 'contended'];
+const DIALS_ON: readonly Kind[] = [...ALL, 'floor', 'node'];
 
 function more(figure: string, label: string): Shown {
   return { figure, label, better: 'more' };
@@ -81,7 +80,6 @@ const DIALLING = [
   more('dials_per_s', 'dials/s'),
   less('first_byte_p99_us', 'first byte p99 µs'),
   less('plane_cpu_ms_per_dial', 'plane CPU ms a dial'),
-  less('plane_minstr_per_dial', 'plane million instructions a dial'),
   less('dials_failed', 'failed'),
 ];
 const STALL = [

@@ -1,9 +1,10 @@
 // npm run bench: measures what a plane carries and what it costs, compared to relays and to no plane at all, in one run.
 import { execFileSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
+import { pathsMissing, runApart } from '../rig/network.ts';
 import { LINES } from './lines.ts';
-import { measureOneAddress } from './one-address/main.ts';
-import { runPaths } from './paths/run.ts';
+import { measureOneAddress } from './one-address.ts';
+import type { PathSettings } from './paths/cases.ts';
 import { type Plan, runAll } from './run.ts';
 import { type Book, busyNow, madeHere, readBook, writeBook } from './store.ts';
 import { asText, comparison, farTable, figureTable, resumeTables, tracingTable, writePage } from './tables.ts';
@@ -89,8 +90,11 @@ function plan(): Plan | undefined {
 async function measurePaths({ windowMs, anp }: Plan): Promise<void> {
   const ended = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort());
-  const settings = { cases: values.path, windowMs, ...(anp && { anp }), ...(values.tcp && { tcp: values.tcp }) };
-  if (!(await runPaths(settings, ended.signal))) process.exitCode = 1;
+  const missing = pathsMissing();
+  if (missing) throw new Error(missing);
+  const own = { ...(anp && { anp }), ...(values.tcp && { tcp: values.tcp }) };
+  const settings: PathSettings = { cases: values.path, windowMs, ...own };
+  if ((await runApart('bench/paths/main.ts', [JSON.stringify(settings)], ended)) !== 0) process.exitCode = 1;
 }
 
 /** @returns the major version of a Node */

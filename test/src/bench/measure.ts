@@ -1,13 +1,20 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Scope } from '../harness/index.ts';
-import { ask, listening } from './child.ts';
+import { ask, listening } from '../rig/child.ts';
+import { derived } from '../rig/figures.ts';
+import {
+  type Figures,
+  type FloodKind,
+  type FloodSettings,
+  heldBy,
+  type Result,
+  type Settings,
+} from '../rig/load/messages.ts';
+import { close, oneByte, Tunnels } from '../rig/load/tunnels.ts';
 import { type Contender, frontOf, Planes } from './contenders.ts';
 import type { Started } from './families.ts';
-import { derived } from './figures.ts';
 import type { Line } from './lines.ts';
-import type { Figures, FloodKind, FloodSettings, Result, Settings } from './load/messages.ts';
-import { close, oneByte, Tunnels } from './load/tunnels.ts';
 import { planebench } from './planebench.ts';
 
 export interface Pace {
@@ -78,7 +85,6 @@ async function load(
   const { groups } = started;
   const front = frontOf(contender, started);
   await using scope = new Scope();
-  await Promise.all((started.neighbours ?? []).map((kind) => listening(scope, './neighbour.ts', kind)));
   const flood = kind && (await floodOf(scope, kind, contender, started, conns));
   const settings: Settings = {
     front,
@@ -95,7 +101,7 @@ async function load(
   const deadline = windowMs + GRACE + (flood ? FLOOD_GRACE : 0);
   const { figures, errors } = contender.planebench
     ? await planebench(contender.planebench, settings)
-    : await ask<Result>('./load/main.ts', settings, deadline);
+    : await ask<Result>('bench/load/main.ts', settings, deadline);
   return { figures: rounded(derived(figures, Object.keys(groups))), errors };
 }
 
@@ -108,8 +114,8 @@ async function floodOf(
   most: number,
 ): Promise<FloodSettings | undefined> {
   if (!door) return undefined;
-  const { port } = await listening(scope, './load/destination.ts');
-  return { kind, front: frontOf(contender, { ...started, door }), destinationPort: port, most };
+  const { port } = await listening(scope, 'rig/load/destination.ts');
+  return { held: heldBy(kind, most), fronts: [frontOf(contender, { ...started, door })], destinationPort: port };
 }
 
 /** Rounds to five digits: the rest is noise. */

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import type { Front, Result, Settings } from './load/messages.ts';
+import type { Front, Result, Settings } from '../rig/load/messages.ts';
 
 /** How long a run may take to open and close its tunnels, in milliseconds. */
 const GRACE = 120_000;

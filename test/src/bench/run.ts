@@ -1,8 +1,8 @@
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import { Scope } from '../harness/index.ts';
-import { listening } from './child.ts';
+import { listening } from '../rig/child.ts';
+import { short } from '../rig/figures.ts';
 import { type Contender, contenders, Planes, type Programs } from './contenders.ts';
-import { short } from './figures.ts';
 import type { Line } from './lines.ts';
 import { measure, type Pace } from './measure.ts';
 import type { Run } from './store.ts';
@@ -24,7 +24,7 @@ export async function runAll(plan: Plan, say: (text: string) => void, signal: Ab
   const runs: Run[] = [];
   let failed = 0;
   await using scope = new Scope();
-  const { port } = await listening(scope, './load/destination.ts');
+  const { port } = await listening(scope, 'rig/load/destination.ts');
   const planes = scope.use(new Planes(port));
   for (const [index, line] of plan.lines.entries()) {
     for (let round = 0; round < (line.once ? 1 : plan.rounds); round++) {

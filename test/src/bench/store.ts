@@ -3,9 +3,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { ROOT } from '../harness/index.ts';
-import { median } from './figures.ts';
+import { median } from '../rig/figures.ts';
+import type { Result } from '../rig/load/messages.ts';
+import { machineMs } from '../rig/processor.ts';
 import type { Line } from './lines.ts';
-import type { Result } from './load/messages.ts';
 
 /** One line on one contender, once. */
 export interface Run extends Result {
@@ -52,17 +53,11 @@ const WATCHED_MS = 1000;
 
 /** Returns what part of the processors' time is used now: 0 to 1. Call it while this process does nothing. */
 export async function busyNow(): Promise<number> {
-  const before = ticks();
+  const before = machineMs();
   await pause(WATCHED_MS);
-  const after = ticks();
+  const after = machineMs();
   const all = after.all - before.all;
   return all > 0 ? 1 - (after.idle - before.idle) / all : 0;
-}
-
-function ticks(): { readonly all: number; readonly idle: number } {
-  const times = cpus().map((each) => each.times);
-  const all = times.flatMap((each) => Object.values(each)).reduce((sum, each) => sum + each, 0);
-  return { all, idle: times.reduce((sum, { idle }) => sum + idle, 0) };
 }
 
 function commit(): string {

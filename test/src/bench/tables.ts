@@ -1,5 +1,5 @@
 import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
-import { short } from './figures.ts';
+import { short } from '../rig/figures.ts';
 import { FAR, LINES, type Line, RESUME, RESUME_FAR, type Shown, STANDARD, TRACING } from './lines.ts';
 import { type Book, contendersOf, figureOf, type Made } from './store.ts';
 
@@ -29,7 +29,7 @@ function figuresOf(book: Book, lines: readonly Line[], columns: readonly string[
 type Pair = readonly [string, string];
 
 /**
- * Returns ratios of our planes' figures to upstream's with the same front: as they are, on another Node, and both beside neighbours. Each
+ * Returns ratios of our planes' figures to upstream's with the same front: as they are, and on another Node. Each
  * is by planebench if it has loaded both, and a range if several runs have it: a ratio holds only within its run. Lines that may break a plane are
  * left out: they say themselves whether they did.
  */
@@ -39,7 +39,6 @@ export function upstreamTable(books: readonly Book[]): Row[] {
   const columns = [
     ...FRONTS.map((front) => [front, `anp-${front}`] as const),
     ...nodes.flatMap((node) => FRONTS.map((front) => [`${node}${front}`, `anp-${front}`] as const)),
-    ...FRONTS.map((front) => [`contended-${front}`, `contended-anp-${front}`] as const),
   ]
     .map(([own, anp]) => ({
       head: own,

@@ -1,4 +1,4 @@
-import { quantile } from '../bench/figures.ts';
+import { quantile } from '../rig/figures.ts';
 import type { Cut, DialRecord, Pause } from './load/messages.ts';
 import type { TargetEnd } from './load/targets.ts';
 import type { Bounds, Measure, Strike } from './row.ts';

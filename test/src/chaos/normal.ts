@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { quantile } from '../bench/figures.ts';
-import { clock } from './clock.ts';
+import { clock } from '../rig/clock.ts';
+import { quantile } from '../rig/figures.ts';
+import type { Topology } from '../rig/split-plane.ts';
 import type { Load } from './load/load.ts';
-import type { Topology } from './row.ts';
 
 const LOOK_EVERY = 200;
 /** Only the last second counts. */

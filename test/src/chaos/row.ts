@@ -1,30 +1,10 @@
 import type { Scope } from '../harness/index.ts';
-import type { Door } from './load/door.ts';
+import type { Carried, Topology } from '../rig/split-plane.ts';
 import type { Load } from './load/load.ts';
 import type { Targets } from './load/targets.ts';
 
 /** How long a supervisor takes to restart a process, in milliseconds. */
 export const RESTART_AFTER = 2000;
-
-/** A long tunnel of the load, as listed by a gateway. */
-export interface Carried {
-  readonly tunnel: number;
-  /** The index of that gateway among the plane's. Its door has the same, unless the plane is held. */
-  readonly gateway: number;
-  readonly hubId: string;
-  readonly agentId: string;
-}
-
-/** What a row runs against. */
-export interface Topology {
-  /** Where callers dial: `DialRecord.first` and `by` are indexes into it. There is one for each gateway. */
-  readonly doors: readonly Door[];
-  /** Whether `isthmus hold` is the only door, whichever gateway is behind it. */
-  readonly held?: boolean;
-  carried(): Promise<readonly Carried[]>;
-  /** What the plane still lacks (a process, a session, a link); undefined if it is whole. */
-  missing(): Promise<string | undefined>;
-}
 
 /** Bounds on counts hold for every row: no failed dial, no wrong byte, and no cut tunnel except those that a strike names. */
 export interface Bounds {

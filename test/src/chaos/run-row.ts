@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { quantile } from '../bench/figures.ts';
 import { Scope, until } from '../harness/index.ts';
-import { clock } from './clock.ts';
+import { clock } from '../rig/clock.ts';
+import { quantile } from '../rig/figures.ts';
+import { type ProcessorTime, processorTime } from '../rig/processor.ts';
+import type { Topology } from '../rig/split-plane.ts';
 import { type Figures, judge } from './figures.ts';
 import { type Load, startLoad } from './load/load.ts';
 import { Targets } from './load/targets.ts';
 import { normalAgain } from './normal.ts';
-import { type ProcessorTime, processorTime } from './processor.ts';
-import type { Context, Measure, Row, Strike, Topology } from './row.ts';
+import type { Context, Measure, Row, Strike } from './row.ts';
 
 export const DIALS_PER_SECOND = 200;
 export const LONG_TUNNELS = 50;
@@ -99,7 +100,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     ...(normal.ms === undefined ? [`not back to normal within 60 s: ${normal.lacking}`] : []),
   ];
   const normalMs = normal.ms === undefined ? {} : { normalMs: normal.ms };
-  return { figures, measures, notes, before, ...normalMs, loadCpu, ...(busy && { busy }), problems: all };
+  return { figures, measures, notes, before, ...normalMs, loadCpu, busy, problems: all };
 }
 
 async function whole(plane: Topology): Promise<void> {
@@ -176,12 +177,6 @@ function rejected(signal: AbortSignal, scope: Scope): Promise<never> {
   });
 }
 
-function between(
-  from: ProcessorTime | undefined,
-  to: ProcessorTime | undefined,
-  ms: number,
-): ProcessorTime | undefined {
-  if (!from || !to) return undefined;
-  const share = (a: number, b: number) => ((b - a) * 1000) / ms;
-  return { ours: share(from.ours, to.ours), machine: share(from.machine, to.machine) };
+function between(from: ProcessorTime, to: ProcessorTime, ms: number): ProcessorTime {
+  return { ours: (to.ours - from.ours) / ms, machine: (to.machine - from.machine) / ms };
 }

@@ -28,6 +28,8 @@ export interface MemberOptions {
   readonly healthPort: number;
   readonly place?: Place | undefined;
   readonly env?: Env;
+  /** Whether it starts with `begin`, and not at once. */
+  readonly late?: true;
 }
 
 const HERE: Place = { command: [], host: '127.0.0.1' };
@@ -37,13 +39,18 @@ export class Member {
   readonly id: string;
   readonly #scope: Scope;
   readonly #options: MemberOptions;
-  program: Program;
+  program!: Program;
 
   constructor(scope: Scope, options: MemberOptions) {
     this.id = options.id;
     this.#scope = scope;
     this.#options = options;
+    if (!options.late) this.begin();
+  }
+
+  begin(): Program {
     this.program = this.#start();
+    return this.program;
   }
 
   get running(): boolean {
@@ -63,8 +70,7 @@ export class Member {
   /** Restarts a process that has ended, and waits until it is ready. */
   async restart(): Promise<void> {
     if (this.running) throw new Error(`${this.id} runs already`);
-    this.program = this.#start();
-    await this.program.waitReady();
+    await this.begin().waitReady();
   }
 
   /** Sends SIGTERM, and restarts the process once it has ended, as a rolling update does to each. */

@@ -3,7 +3,7 @@ import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers
 import { until } from '@isthmus/runtime/testing';
 import type { Via } from './connect-caller.ts';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from './flags.ts';
-import { Member, type Place } from './member.ts';
+import { Member, type Place, type Runs } from './member.ts';
 import { freePort } from './places.ts';
 import { type Env, type Program, READY_EVERY_MS } from './program.ts';
 import { commandOf, type Flags, type ProgramName } from './runtime.ts';
@@ -28,8 +28,10 @@ export interface Back {
   readonly agentPort: number;
 }
 
-/** Flags, additions to the environment, and where it runs. */
+/** Flags, additions to the environment, where it runs, and the command of another program in its place. */
 export interface MemberSettings {
+  readonly runs?: Runs;
+  readonly late?: true;
   readonly flags?: Flags;
   readonly env?: Env;
   readonly place?: Place | undefined;

@@ -3,11 +3,6 @@ import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
-import { listening } from '../bench/child.ts';
-import { header, MODES } from '../bench/load/modes.ts';
-import { answered } from '../chaos/load/dial.ts';
-import { type Door, doorOf } from '../chaos/load/door.ts';
-import { namespace, pathsMissing, pathTo } from '../chaos/network.ts';
 import {
   agentMember,
   freePort,
@@ -24,6 +19,11 @@ import {
   until,
   within,
 } from '../harness/index.ts';
+import { listening } from '../rig/child.ts';
+import { answered } from '../rig/dial.ts';
+import { type Door, doorOf } from '../rig/door.ts';
+import { header, MODES } from '../rig/load/modes.ts';
+import { namespace, pathsMissing, pathTo } from '../rig/network.ts';
 
 /** What a caller of a far cluster waits for an answer, and for the first bytes behind it, in milliseconds. */
 const PATIENCE_MS = 30_000;
@@ -81,10 +81,9 @@ async function far(scope: Scope, rttMs: number) {
       place: { command: place.command, host },
     }),
   );
-  const { port } = await listening(scope, '../bench/load/destination.ts', '127.0.0.1', [
-    ...place.command,
-    process.execPath,
-  ]);
+  const { port } = await listening(scope, 'rig/load/destination.ts', {
+    command: [...place.command, process.execPath],
+  });
   const all = async () => (await gateway.sessions().catch(() => [])).length === 4;
   await until(all, { deadline: 60_000, what: () => `four sessions${gateway.program.tail}` });
   return { hubs, door: doorOf(ways), destination: `127.0.0.1:${port}` };

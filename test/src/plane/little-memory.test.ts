@@ -1,13 +1,6 @@
 import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
-import { listening } from '../bench/child.ts';
-import { Control } from '../bench/load/control.ts';
-import { Flow } from '../bench/load/flow.ts';
-import { header } from '../bench/load/modes.ts';
-import { STANDING, Tunnels } from '../bench/load/tunnels.ts';
-import { beginPhase, Dialler, stopAll } from '../bench/load/workers.ts';
-import { doorOf } from '../chaos/load/door.ts';
 import {
   AS_IN_IMAGE,
   agentMember,
@@ -23,6 +16,13 @@ import {
   until,
   within,
 } from '../harness/index.ts';
+import { listening } from '../rig/child.ts';
+import { doorOf } from '../rig/door.ts';
+import { Control } from '../rig/load/control.ts';
+import { Flow } from '../rig/load/flow.ts';
+import { header } from '../rig/load/modes.ts';
+import { STANDING, Tunnels } from '../rig/load/tunnels.ts';
+import { beginPhase, Dialler, stopAll } from '../rig/load/workers.ts';
 
 const MIB = 1024 * 1024;
 
@@ -64,7 +64,7 @@ async function rig(scope: Scope, protocol: 'grpc' | 'connect', sizes: Sizes): Pr
   const { member: server, agentPort, ways } = await serverMember(scope, trust, 'server', { env, place: groups.server });
   const agent = await agentMember(scope, trust, 'agent', agentPort, { env, place: groups.agent });
   await Promise.all([server, agent].map(({ program }) => program.waitReady()));
-  const { port } = await listening(scope, '../bench/load/destination.ts');
+  const { port } = await listening(scope, 'rig/load/destination.ts');
   const tunnels = new Tunnels({ kind: 'door', door: doorOf(ways), protocol }, port);
   const control = await Control.connect(port);
   scope.defer(() => control.end());

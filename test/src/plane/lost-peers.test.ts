@@ -1,6 +1,5 @@
 import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { namespace, networksMissing, type Wire } from '../chaos/network.ts';
 import {
   agentMember,
   Destination,
@@ -13,6 +12,7 @@ import {
   unlessSlow,
   until,
 } from '../harness/index.ts';
+import { namespace, networksMissing, type Wire } from '../rig/network.ts';
 import { carries } from './dials.ts';
 
 const skip = networksMissing() || unlessSlow();

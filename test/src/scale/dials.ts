@@ -1,8 +1,8 @@
-import { quantile } from '../bench/figures.ts';
-import { answered } from '../chaos/load/dial.ts';
-import type { Door } from '../chaos/load/door.ts';
 import { echo } from '../harness/destination.ts';
 import type { Scope } from '../harness/scope.ts';
+import { answered } from '../rig/dial.ts';
+import type { Door } from '../rig/door.ts';
+import { quantile } from '../rig/figures.ts';
 
 /** Each dial leaves a port in TIME_WAIT for a minute. Every address has its own 28,000 ports. */
 const ADDRESSES = 16;

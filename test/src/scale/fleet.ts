@@ -1,7 +1,5 @@
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { until } from '@isthmus/runtime/testing';
-import { killChild } from '../harness/processes.ts';
+import { Child } from '../rig/child.ts';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
 
 /** Enough that no worker has more agents than its event loop can handle, or more descriptors than it may open. */
@@ -18,8 +16,6 @@ const DEADLINE = 120_000;
 
 /** What each agent adds to that: both ends of all handshakes share the machine. In milliseconds. */
 const DEADLINE_OF_AGENT = 100;
-
-const WORKER = new URL('./worker.ts', import.meta.url);
 
 /** The current state of the whole fleet. */
 export interface Coverage {
@@ -38,21 +34,18 @@ export class Fleet implements AsyncDisposable {
   /** Sessions that ended, by the reason's text. */
   readonly losses = new Map<string, number>();
   readonly #settings: FleetSettings;
-  readonly #workers: ChildProcess[];
+  readonly #workers = Array.from({ length: WORKERS }, () => new Child('scale/worker.ts'));
   #size = 0;
 
   constructor(settings: FleetSettings) {
     this.#settings = settings;
-    this.#workers = Array.from({ length: WORKERS }, () =>
-      fork(WORKER, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] }),
-    );
   }
 
   get size(): number {
     return this.#size;
   }
 
-  get processes(): readonly ChildProcess[] {
+  get processes(): readonly Child[] {
     return this.#workers;
   }
 
@@ -64,7 +57,8 @@ export class Fleet implements AsyncDisposable {
   /** Starts agents, as fast as the machine can, until there are `size`. */
   grow(size: number): void {
     for (const [index, worker] of this.#workers.entries()) {
-      send(worker, { type: 'start', from: this.#size + index, to: size, step: WORKERS, settings: this.#settings });
+      const numbers = { from: this.#size + index, to: size, step: WORKERS };
+      worker.send({ type: 'start', ...numbers, settings: this.#settings } satisfies ToWorker);
     }
     this.#size = Math.max(size, this.#size);
   }
@@ -128,12 +122,11 @@ export class Fleet implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.#workers.map(killChild));
+    await Promise.all(this.#workers.map((worker) => worker[Symbol.asyncDispose]()));
   }
 
-  async #report(worker: ChildProcess): Promise<WorkerReport> {
-    send(worker, { type: 'report' });
-    const [report] = (await once(worker, 'message')) as [WorkerReport];
+  async #report(worker: Child): Promise<WorkerReport> {
+    const report = await worker.ask<WorkerReport>({ type: 'report' } satisfies ToWorker, this.deadline);
     this.opened.push(...report.opened);
     add(this.failures, report.failures);
     add(this.losses, report.losses);
@@ -141,7 +134,7 @@ export class Fleet implements AsyncDisposable {
   }
 
   #lost(): string | undefined {
-    return this.#workers.every(({ connected }) => connected) ? undefined : 'a process of the fleet has ended';
+    return this.#workers.every(({ running }) => running) ? undefined : 'a process of the fleet has ended';
   }
 
   #failed(): string {
@@ -155,10 +148,6 @@ function add(total: Map<string, number>, counts: Readonly<Record<string, number>
 
 function told(counts: ReadonlyMap<string, number>, none: string): string {
   return [...counts].map(([text, count]) => `${count} times ${text}`).join(', ') || none;
-}
-
-function send(worker: ChildProcess, message: ToWorker): void {
-  worker.send(message);
 }
 
 function sum(numbers: readonly number[]): number {

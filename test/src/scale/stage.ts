@@ -1,16 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
-import { type Door, doorOf } from '../chaos/load/door.ts';
-import { peerFlags } from '../harness/flags.ts';
 import type { Member } from '../harness/member.ts';
-import { hubMember, isUp, startGateway } from '../harness/plane.ts';
 import { residentBytes } from '../harness/processes.ts';
-import type { Program } from '../harness/program.ts';
-import { AS_IN_IMAGE, type Flags } from '../harness/runtime.ts';
+import { AS_IN_IMAGE } from '../harness/runtime.ts';
 import { Scope } from '../harness/scope.ts';
-import { newTrust } from '../harness/trust.ts';
-import { type Target, target } from './dials.ts';
+import type { Trust } from '../harness/trust.ts';
+import { splitPlane } from '../rig/split-plane.ts';
+import { type Callers, target } from './dials.ts';
 import { Fleet } from './fleet.ts';
 import { type RedisUse, redisUse } from './redis-info.ts';
 
@@ -22,18 +19,26 @@ const SESSIONS_PER_AGENT = 2;
 const WAITING_AGENTS = 2000;
 
 /** As in the image, and `collect.mjs` is loaded, so that a garbage collection can be requested. */
-export const COLLECTABLE = {
+const COLLECTABLE = {
   ...AS_IN_IMAGE,
   NODE_OPTIONS: `${AS_IN_IMAGE.NODE_OPTIONS} --expose-gc --import ${new URL('./collect.mjs', import.meta.url)}`,
 };
+
+/** What all planes here have in common: members log little, and no agent is a program. */
+export const FOR_FLEETS = { agents: 0, planeFlags: { v: 0 }, as: () => ({ env: COLLECTABLE }) };
+
+/** Files of one certificate for the agents of a fleet. */
+export async function fleetTls({ agents }: Trust) {
+  return { ca: agents.cert, ...(await agents.client('agent')) };
+}
 
 /** A whole plane with Redis and mTLS, a fleet of simulated agents, and something to dial. */
 export interface Stage extends AsyncDisposable {
   readonly redis: RedisServer;
   readonly hubs: readonly Member[];
-  readonly gateways: readonly { readonly program: Program; readonly door: Door }[];
+  readonly gateways: readonly Member[];
   readonly fleet: Fleet;
-  readonly target: Target;
+  readonly callers: Callers;
   readonly sessionsPerAgent: number;
   /** Process ids of gateways and hubs that run. */
   readonly pids: number[];
@@ -60,39 +65,25 @@ export async function stage(rebalanceTime: number): Promise<Stage> {
 }
 
 async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
-  const trust = await newTrust(scope);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
-  const plane: Flags = { 'redis-url': redis.url, plane: 'scale', v: 0 };
-  const built = await Promise.all(
-    Array.from({ length: HUBS }, (_, index) => {
-      const id = `hub-${index}`;
-      const flags = { ...plane, 'server-id': id, 'max-waiting-agents-per-source': WAITING_AGENTS };
-      return hubMember(scope, trust, id, { flags, env: COLLECTABLE });
-    }),
-  );
-  const hubs = built.map(({ member }) => member);
-  const gateways = await Promise.all(
-    Array.from({ length: GATEWAYS }, async () => {
-      const flags = { ...plane, ...(await peerFlags(trust)) };
-      const front = await startGateway(scope, trust, flags, COLLECTABLE);
-      return { program: front.program, door: doorOf(front) };
-    }),
-  );
-  for (const { program } of hubs) await isUp(program);
-  const { cert, key } = await trust.agents.client('agent');
-  const tls = { ca: trust.agents.cert, cert, key };
-  const hubPorts = built.map(({ agentPort }) => agentPort);
-  const fleet = scope.use(new Fleet({ hubPorts, tls, sessionCount: SESSIONS_PER_AGENT, rebalanceTime }));
-  const known = () => Promise.all(gateways.map(({ program }) => knownSessions(program)));
-  const learnt = async (agents: number) => {
-    const all = async () => (await known()).every((count) => count >= agents * SESSIONS_PER_AGENT);
-    // A page of metrics visits all sessions, so read it only a few times a second.
-    const rarely = { every: 200, deadline: fleet.deadline };
-    await until(all, { ...rarely, what: `all sessions of ${agents} agents at every gateway` });
-    return performance.now();
+  const { hubs, gateways, doors, agentPorts, trust } = await splitPlane(scope, {
+    ...FOR_FLEETS,
+    hubs: HUBS,
+    gateways: GATEWAYS,
+    hubFlags: { 'max-waiting-agents-per-source': WAITING_AGENTS },
+    registryUrl: redis.url,
+  });
+  const settings = {
+    hubPorts: agentPorts,
+    tls: await fleetTls(trust),
+    sessionCount: SESSIONS_PER_AGENT,
+    rebalanceTime,
   };
-  const programs = [...hubs, ...gateways].map(({ program }) => program);
+  const fleet = scope.use(new Fleet(settings));
+  const known = () => knownSessions(gateways);
+  const members = [...hubs, ...gateways];
+  const learnt = (agents: number) => sessionsKnown(gateways, agents * SESSIONS_PER_AGENT, fleet);
   return {
     redis,
     hubs,
@@ -101,11 +92,11 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
     known,
     learnt,
     sessionsPerAgent: SESSIONS_PER_AGENT,
-    target: await target(scope),
-    base: await settledBytes(programs.map(({ pid }) => pid)),
+    callers: { gateways: doors, target: await target(scope) },
+    base: await settledBytes(members.map(({ program }) => program.pid)),
     redisBase: await redisUse(redis.port),
     get pids() {
-      return [...hubs, ...gateways].filter(({ program }) => program.running).map(({ program }) => program.pid);
+      return members.filter(({ running }) => running).map(({ program }) => program.pid);
     },
     async populate(agents) {
       if (fleet.size < agents) fleet.grow(agents);
@@ -119,7 +110,7 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
 /** How long a program may take for a collection, in milliseconds. Nothing reports when V8's threads have returned what it freed. */
 const COLLECTION = 1500;
 
-/** Returns the resident memory of programs that are `COLLECTABLE`, after a garbage collection, in bytes. */
+/** Returns the resident memory of programs that are collectable, after a garbage collection, in bytes. */
 export async function settledBytes(pids: readonly number[]): Promise<number[]> {
   // Twice: the second collection frees what finalizers and the first one released.
   for (let round = 0; round < 2; round++) {
@@ -129,6 +120,14 @@ export async function settledBytes(pids: readonly number[]): Promise<number[]> {
   return pids.map(residentBytes);
 }
 
-async function knownSessions(program: Program): Promise<number> {
-  return program.value('isthmus_known_sessions');
+function knownSessions(gateways: readonly Member[]): Promise<number[]> {
+  return Promise.all(gateways.map((gateway) => gateway.value('isthmus_known_sessions')));
+}
+
+/** Waits until every gateway knows so many sessions. @returns when that was seen, by `performance.now()` */
+export async function sessionsKnown(gateways: readonly Member[], sessions: number, fleet: Fleet): Promise<number> {
+  const all = async () => (await knownSessions(gateways)).every((count) => count >= sessions);
+  // A page of metrics visits all sessions, so read it only a few times a second.
+  await until(all, { every: 200, deadline: fleet.deadline, what: `${sessions} sessions at every gateway` });
+  return performance.now();
 }

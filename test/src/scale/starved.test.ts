@@ -53,15 +53,15 @@ test('a busy machine ends no living session, and a lost hub fails no dial', {
   timeout: 900_000,
 }, async (context) => {
   await using scope = new Scope();
-  const { fleet, hubs, gateways, target, populate } = scope.use(await stage(1000));
+  const { fleet, hubs, callers, populate } = scope.use(await stage(1000));
   await populate(AGENTS);
   await fleet.settled();
   for (const worker of fleet.processes) {
     const enter = processorGroup(scope, PART);
     if (!enter) return context.skip('this machine lets nobody make a control group that limits processors');
-    enter(worker.pid as number);
+    enter(worker.pid);
     // It must be empty before its group goes.
-    scope.defer(() => killChild(worker));
+    scope.use(worker);
   }
   const loops = Array.from({ length: LOOPS }, () => spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }));
   for (const loop of loops) scope.defer(() => killChild(loop));
@@ -71,7 +71,6 @@ test('a busy machine ends no living session, and a lost hub fails no dial', {
     await fleet.coverage();
     assert.deepEqual(fleet.losses, left, 'a living session was ended');
   }
-  const callers = { gateways: gateways.map(({ door }) => door), target };
   const load = new SteadyDials(callers, DIALS_PER_SECOND);
   await until(() => load.results.latencies.length >= DIALS_PER_SECOND, { what: 'dials before the fault' });
   const [hub] = hubs;

@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict';
-import { globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { ROOT } from '../harness/index.ts';
 import ceilings from './ceilings.json' with { type: 'json' };
 
 /** Tests, and what only they use. */
-const OF_TESTS = /\.test\.tsx?$|\/testing(\.ts|\/)/;
+const OF_TESTS = /\.test\.(tsx?|mjs)$|\/testing(\.ts|\/)/;
 
-/** Lines of sources, without tests. */
+/** Lines of sources, without tests: of a package, or of all below a directory. */
 function linesOf(directory: string): number {
-  const files = globSync(`${directory}/src/**/*.{ts,tsx,css,html}`, { cwd: ROOT });
+  const below = existsSync(join(ROOT, directory, 'package.json')) ? `${directory}/src` : directory;
+  const files = globSync(`${below}/**/*.{ts,tsx,mjs,css,html}`, { cwd: ROOT });
   const lines = files
     .filter((file) => !OF_TESTS.test(file))
     .map((file) => readFileSync(join(ROOT, file), 'utf8').split('\n').length - 1);

@@ -3,7 +3,6 @@ import { execFile } from 'node:child_process';
 import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { redisMissing } from '@isthmus/directory/testing/servers';
-import { namespace, networksMissing } from '../chaos/network.ts';
 import {
   agentMember,
   freePort,
@@ -17,6 +16,7 @@ import {
   startServer,
   until,
 } from '../harness/index.ts';
+import { namespace, networksMissing } from '../rig/network.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
 
 const run = promisify(execFile);

@@ -1,11 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { quantile } from '../figures.ts';
-import type { Control, Counted } from './control.ts';
-import { Flow } from './flow.ts';
-import type { Settings } from './messages.ts';
-import { close, oneByte, Tunnels } from './tunnels.ts';
-import { type Usage, usage } from './usage.ts';
-import { type Phase, Pinger } from './workers.ts';
+import { quantile } from '../../rig/figures.ts';
+import type { Control, Counted } from '../../rig/load/control.ts';
+import { Flow } from '../../rig/load/flow.ts';
+import type { Settings } from '../../rig/load/messages.ts';
+import { close, oneByte, Tunnels } from '../../rig/load/tunnels.ts';
+import { type Usage, usage } from '../../rig/load/usage.ts';
+import { type Phase, Pinger } from '../../rig/load/workers.ts';
 
 /** How long something runs before it is measured, in milliseconds. */
 const WARM_UP = 400;

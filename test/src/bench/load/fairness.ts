@@ -1,9 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { Scope } from '../../harness/index.ts';
+import { type Flooding, flooding } from '../../rig/load/flooding.ts';
+import type { Figures, FloodSettings } from '../../rig/load/messages.ts';
+import { memoryGrowth, usage } from '../../rig/load/usage.ts';
+import { beginPhase, Dialler, Phase, type Pinger, stopAll } from '../../rig/load/workers.ts';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
-import { Flooding } from './flooding.ts';
-import type { Figures, FloodSettings } from './messages.ts';
-import { memoryGrowth, usage } from './usage.ts';
-import { beginPhase, Dialler, Phase, type Pinger, stopAll } from './workers.ts';
 
 /** How long the quiet tenant runs before it is measured alone, in milliseconds: a fresh plane is slower. */
 const GET_GOING = 4000;
@@ -78,23 +79,19 @@ async function besideFlood(
   last: boolean,
 ): Promise<Figures> {
   const { windowMs, pace } = bench.settings;
-  const flood = await Flooding.begin(settings);
-  try {
-    await pause(SETTLE * pace);
-    const from = await flood.done();
-    await measure(quiet, windowMs, seen);
-    const done = await flood.done();
-    const moves = settings.kind === 'downloads' || settings.kind === 'all';
-    return {
-      ...(last && moves && (await share(bench, flood))),
-      dials: done.dials - from.dials,
-      seconds: windowMs / 1000,
-      flood_dials_failed: done.failures,
-      ...(last && { flood_tunnels: done.tunnels }),
-    };
-  } finally {
-    await flood.end();
-  }
+  await using scope = new Scope();
+  const flood = await flooding(scope, settings);
+  await pause(SETTLE * pace);
+  const from = await flood.done();
+  await measure(quiet, windowMs, seen);
+  const done = await flood.done();
+  return {
+    ...(last && settings.held.downloads && (await share(bench, flood))),
+    dials: done.dials - from.dials,
+    seconds: windowMs / 1000,
+    flood_dials_failed: done.failures,
+    ...(last && { flood_tunnels: done.tunnels }),
+  };
 }
 
 /** Adds what is seen in this time. */

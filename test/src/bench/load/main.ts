@@ -1,8 +1,9 @@
 // Runs one work on one front, in its own process, so that the load's processor time is not the plane's. Settings come as the first
 // message, the result goes back as the last.
+
+import { Control } from '../../rig/load/control.ts';
+import type { Result, Settings } from '../../rig/load/messages.ts';
 import { Bench } from './bench.ts';
-import { Control } from './control.ts';
-import type { Result, Settings } from './messages.ts';
 import { works } from './works.ts';
 
 async function run(settings: Settings): Promise<Result> {

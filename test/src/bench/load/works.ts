@@ -1,14 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { median } from '../figures.ts';
+import { median } from '../../rig/figures.ts';
+import { Flow } from '../../rig/load/flow.ts';
+import type { Figures, WorkName } from '../../rig/load/messages.ts';
+import { closeAll, oneByte } from '../../rig/load/tunnels.ts';
+import { cpuPer, differences, usage } from '../../rig/load/usage.ts';
+import { beginPhase, Dialler, type Phase, stopAll } from '../../rig/load/workers.ts';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
 import { fairness } from './fairness.ts';
-import { Flow } from './flow.ts';
-import { countInstructions } from './instructions.ts';
-import type { Figures, WorkName } from './messages.ts';
 import { besideSlow, cut, stall } from './stall.ts';
-import { closeAll, oneByte } from './tunnels.ts';
-import { cpuPer, differences, usage } from './usage.ts';
-import { beginPhase, Dialler, type Phase, stopAll } from './workers.ts';
 
 /** How long idle tunnels are held before processor time is measured, and while it is, in milliseconds. */
 const HOLD_IDLE = 1500;
@@ -98,7 +97,6 @@ async function dials(bench: Bench, length: number): Promise<Figures> {
   const every = rate > 0 ? (1000 * length) / rate : 0;
   const workers = Array.from({ length }, () => new Dialler(bench.tunnels, every));
   if (first === undefined) await bench.warmUp();
-  const counted = countInstructions(bench.settings.groups);
   const before = usage(bench.settings.groups);
   const phase = beginPhase(workers);
   await (first === undefined ? bench.window() : dialled(phase, first));
@@ -106,13 +104,11 @@ async function dials(bench: Bench, length: number): Promise<Figures> {
   const after = usage(bench.settings.groups);
   const done = phase.samples.cycle.length;
   const firstTen = median(phase.samples.dial.slice(0, FIRST_DIALS));
-  const instructions = await counted();
   await stopAll(workers);
   return {
     ...dialFigures(phase),
     ...(first !== undefined && firstTen !== undefined && { first_ten_p50_us: firstTen }),
     ...cpuPer(before, after, '_cpu_ms_per_dial', done / 1e3),
-    ...Object.fromEntries(Object.entries(instructions).map(([name, n]) => [`${name}_minstr_per_dial`, n / 1e6 / done])),
   };
 }
 

@@ -1,4 +1,14 @@
-import type { Direction } from '../../chaos/network.ts';
+import type { Direction } from '../../rig/network.ts';
+import type { AnpBinaries } from '../families.ts';
+
+export interface PathSettings {
+  /** Names of cases, or what they begin with; empty for all. */
+  readonly cases: readonly string[];
+  readonly windowMs: number;
+  readonly anp?: AnpBinaries;
+  /** TCP's congestion control; default: the machine's. */
+  readonly tcp?: string;
+}
 
 /** A path, and what is carried over it. */
 export interface Case {

@@ -1,13 +1,13 @@
 // npm run bench -- --paths: measures planes over paths that are long, lossy or thin, beside bare TCP. It runs in a network of its own.
 import { execFileSync } from 'node:child_process';
-import { namespace, pathTo } from '../../chaos/network.ts';
 import { Scope } from '../../harness/index.ts';
-import { listening } from '../child.ts';
+import { listening } from '../../rig/child.ts';
+import { short } from '../../rig/figures.ts';
+import type { Front } from '../../rig/load/messages.ts';
+import { namespace, pathTo } from '../../rig/network.ts';
 import { type Family, overPath } from '../families.ts';
-import { short } from '../figures.ts';
-import { CASES, type Case } from './cases.ts';
+import { CASES, type Case, type PathSettings } from './cases.ts';
 import { measure, type Seen } from './measure.ts';
-import type { PathSettings } from './run.ts';
 
 /** Measures one case on one contender: in a namespace of its own, over a path that is new. */
 async function run(settings: PathSettings, each: Case, contender: string): Promise<Seen> {
@@ -21,10 +21,15 @@ async function run(settings: PathSettings, each: Case, contender: string): Promi
       ? undefined
       : overPath({ command: far.command, outside: path.outside }, contender === 'anp' ? settings.anp : undefined);
   const host = family ? '127.0.0.1' : path.inside;
-  const { port } = await listening(scope, './load/destination.ts', host, [...far.command, process.execPath]);
+  const { port } = await listening(scope, 'rig/load/destination.ts', {
+    argument: host,
+    command: [...far.command, process.execPath],
+  });
   const started = await (await family?.(scope, port))?.();
   await started?.ready();
-  return await measure({ host, port, ...(started && { started }) }, each, settings.windowMs);
+  const { door } = started ?? {};
+  const front: Front = door ? { kind: 'door', door, protocol: 'connect' } : { kind: 'direct', host };
+  return await measure(front, port, each, settings.windowMs);
 }
 
 /** What one run has learnt about a path is nothing to the next. @param control the congestion control; default: the machine's */

@@ -1,11 +1,9 @@
-import { connect } from 'node:net';
-import type { Duplex } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
-import { answered } from '../../chaos/load/dial.ts';
-import { Scope } from '../../harness/index.ts';
-import type { Started } from '../families.ts';
-import { quantile } from '../figures.ts';
-import { header, MODES } from '../load/modes.ts';
+import { quantile } from '../../rig/figures.ts';
+import { Flow } from '../../rig/load/flow.ts';
+import type { Front } from '../../rig/load/messages.ts';
+import { Tunnels } from '../../rig/load/tunnels.ts';
+import { beginPhase, Dialler, Pinger } from '../../rig/load/workers.ts';
 import type { Case } from './cases.ts';
 
 /** How long downloads run before they are measured, in milliseconds. */
@@ -14,7 +12,8 @@ const SETTLE_MS = 10_000;
 const DIAL_MS = 30_000;
 /** How often a dial is made beside small tunnels, in milliseconds. */
 const DIAL_EVERY_MS = 1000;
-const PING = Buffer.alloc(64, '.');
+/** The pause between two pings: a path of 1 Mbit/s would carry little else. */
+const PING_EVERY_MS = 50;
 
 /** What a case showed. */
 export interface Seen {
@@ -33,122 +32,38 @@ interface Small {
   readonly lost: number;
 }
 
-/** How callers reach the destination: through a plane, or by bare TCP over the path. */
-interface Way {
-  readonly started?: Started;
-  /** The destination's address and port, as seen from here; without a plane. */
-  readonly host: string;
-  readonly port: number;
-}
-
 /** Opens the tunnels of a case, lets them settle, and measures for a time. */
-export async function measure(way: Way, { downloads, small }: Case, windowMs: number): Promise<Seen> {
-  await using scope = new Scope();
-  const open = async () => {
-    const tunnel = await opened(way);
-    tunnel.on('error', () => {});
-    scope.defer(() => tunnel.destroy());
-    return tunnel;
+export async function measure(front: Front, port: number, { downloads, small }: Case, windowMs: number): Promise<Seen> {
+  const tunnels = new Tunnels(front, port, DIAL_MS);
+  const open = async (count: number) => {
+    const opened = await tunnels.openMany(count);
+    if (opened.length < count) throw new Error(Object.keys(tunnels.errors)[0]);
+    return opened;
   };
-  const pings = await Promise.all(Array.from({ length: small }, async () => new Pings(await open())));
+  const pings = (await open(small)).map((tunnel) => new Pinger(tunnel, tunnels, PING_EVERY_MS));
+  const idle = beginPhase(pings);
   if (small > 0) await pause(windowMs / 2);
-  const idleMs = quantile(
-    pings.flatMap((each) => each.take()),
-    0.5,
-  );
-  let bytes = 0;
-  const bulk = await Promise.all(Array.from({ length: downloads }, open));
-  for (const [index, tunnel] of bulk.entries()) {
-    tunnel.on('data', (chunk: Buffer) => {
-      bytes += chunk.length;
-    });
-    tunnel.write(header('source', index));
-    tunnel.resume();
-  }
+  const idleMs = quantile(idle.end(pings).samples.ping, 0.5) / 1000;
+  const bulk = (await open(downloads)).map((tunnel, id) => new Flow(tunnel, id));
+  for (const flow of bulk) flow.download(0);
   // What happens while TCP starts counts for the small ones: they are there from the beginning.
-  const dials = new Dials(small > 0 ? open : undefined);
+  const dials = small > 0 ? [new Dialler(tunnels, DIAL_EVERY_MS)] : [];
+  const [pinging, dialling] = [beginPhase(pings), beginPhase(dials)];
   await pause(SETTLE_MS);
-  const [before, from] = [bytes, performance.now()];
+  const bytes = () => bulk.reduce((sum, flow) => sum + flow.bytes, 0);
+  const [before, from] = [bytes(), performance.now()];
   await pause(windowMs);
-  const kbPerSecond = (bytes - before) / (performance.now() - from);
-  const took = pings.flatMap((each) => each.take());
-  dials.stop();
+  const kbPerSecond = (bytes() - before) / (performance.now() - from);
+  const { samples, oldest } = pinging.end(pings);
+  const dialled = dialling.end(dials);
+  for (const worker of [...pings, ...dials]) worker.stop();
+  const lost = pinging.failures + dialled.failures + bulk.filter(({ ended }) => ended).length;
+  for (const { tunnel } of bulk) tunnel.destroy();
   if (small === 0) return { kbPerSecond };
-  const lost = dials.failed + [...pings, ...bulk].filter((each) => each.destroyed).length;
-  const [p50Ms, mostMs, dialMs] = [quantile(took, 0.5), Math.max(...took), Math.max(...dials.took)];
+  const [p50Ms, mostMs, dialMs] = [
+    quantile(samples.ping, 0.5),
+    Math.max(oldest, quantile(samples.ping, 1)),
+    quantile(dialled.samples.dial, 1),
+  ].map((us) => us / 1000) as [number, number, number];
   return { kbPerSecond, small: { idleMs, p50Ms, mostMs, dialMs, lost } };
-}
-
-function opened({ started, host, port }: Way): Promise<Duplex> {
-  if (started?.door) return answered(started.door, 'connect', `127.0.0.1:${port}`, DIAL_MS);
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host, port, noDelay: true });
-    socket.once('error', reject).once('connect', () => resolve(socket));
-  });
-}
-
-/** 64 bytes there and back, again and again. */
-class Pings {
-  readonly #tunnel: Duplex;
-  readonly #since: number[] = [];
-  #took: number[] = [];
-  #missing = 0;
-
-  constructor(tunnel: Duplex) {
-    this.#tunnel = tunnel;
-    tunnel.write(Buffer.of(MODES.echo));
-    tunnel.on('data', (chunk: Buffer) => this.#back(chunk.length));
-    tunnel.resume();
-    this.#send();
-  }
-
-  get destroyed(): boolean {
-    return this.#tunnel.destroyed;
-  }
-
-  /** What was measured since the last call, and how long the one under way has waited. */
-  take(): number[] {
-    const took = [...this.#took, ...this.#since.map((since) => performance.now() - since)];
-    this.#took = [];
-    return took;
-  }
-
-  #send(): void {
-    this.#since.push(performance.now());
-    this.#missing = PING.length;
-    this.#tunnel.write(PING);
-  }
-
-  #back(bytes: number): void {
-    this.#missing -= bytes;
-    if (this.#missing > 0) return;
-    this.#took.push(performance.now() - (this.#since.pop() as number));
-    // Not at once: a path of 1 Mbit/s would carry little else.
-    setTimeout(() => this.#send(), 50);
-  }
-}
-
-/** Dials, one after the other. */
-class Dials {
-  readonly took: number[] = [0];
-  failed = 0;
-  readonly #timer: NodeJS.Timeout | undefined;
-
-  constructor(open: (() => Promise<Duplex>) | undefined) {
-    if (!open) return;
-    this.#timer = setInterval(() => {
-      const since = performance.now();
-      open().then(
-        (tunnel) => {
-          this.took.push(performance.now() - since);
-          tunnel.destroy();
-        },
-        () => this.failed++,
-      );
-    }, DIAL_EVERY_MS);
-  }
-
-  stop(): void {
-    clearInterval(this.#timer);
-  }
 }

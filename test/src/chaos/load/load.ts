@@ -1,6 +1,5 @@
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
-import { killChild, type Scope, until, within } from '../../harness/index.ts';
+import { type Scope, until } from '../../harness/index.ts';
+import { Child } from '../../rig/child.ts';
 import type { Cut, DialRecord, LoadSettings, Pause, Report } from './messages.ts';
 
 /** Pending dials reach their own deadline before this. */
@@ -16,12 +15,11 @@ export class Load implements AsyncDisposable {
   moving = 0;
   carrying = 0;
   cpuMs = 0;
-  readonly #child: ChildProcess;
+  readonly #child = new Child('chaos/load/process.ts');
 
   constructor(settings: LoadSettings) {
     this.settings = settings;
-    this.#child = fork(new URL('./process.ts', import.meta.url));
-    this.#child.on('message', (report) => this.#take(report as Report));
+    this.#child.on<Report>((report) => this.#take(report));
     this.#child.send(settings);
   }
 
@@ -35,14 +33,13 @@ export class Load implements AsyncDisposable {
   }
 
   async stop(): Promise<void> {
-    if (!this.#child.connected) return;
-    const gone = once(this.#child, 'exit');
+    if (!this.#child.running) return;
     this.#child.send('stop');
-    await within(gone, { deadline: END_WITHIN, what: 'the end of the load' });
+    await until(() => !this.#child.running, { deadline: END_WITHIN, what: 'the end of the load' });
   }
 
   [Symbol.asyncDispose](): Promise<void> {
-    return killChild(this.#child);
+    return this.#child[Symbol.asyncDispose]();
   }
 
   #take({ dials, cuts, pauses, wrong, moving, carrying, cpuMs }: Report): void {

@@ -1,4 +1,4 @@
-import type { Door, Protocol } from './door.ts';
+import type { Door, Protocol } from '../../rig/door.ts';
 
 export interface LoadSettings {
   readonly doors: readonly Door[];

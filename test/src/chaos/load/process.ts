@@ -1,8 +1,8 @@
 // The callers, in their own process: short dials at an even rate, and long tunnels. Settings come as the first message.
 import type { Duplex } from 'node:stream';
-import { clock } from '../clock.ts';
-import { dial } from './dial.ts';
-import { PROTOCOLS, type Protocol } from './door.ts';
+import { clock } from '../../rig/clock.ts';
+import { dial } from '../../rig/dial.ts';
+import { PROTOCOLS, type Protocol } from '../../rig/door.ts';
 import { FRAME_EVERY } from './frames.ts';
 import type { Cut, DialRecord, LoadSettings, Pause, Report } from './messages.ts';
 import { LongTunnel } from './tunnel.ts';

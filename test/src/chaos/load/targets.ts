@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { type Destination, echo, type Scope } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
+import { clock } from '../../rig/clock.ts';
 import { FRAME_EVERY, FrameReader, frame } from './frames.ts';
 
 /** The destination's end of a long tunnel that ended. */
@@ -82,10 +82,4 @@ export class Targets implements AsyncDisposable {
 /** Returns the number of a tunnel, from the address that was dialled: 127.0.1.(n + 1). */
 function tunnelOf({ localAddress = '' }: Socket): number {
   return Number(localAddress.split('.').at(-1)) - 1;
-}
-
-/** Returns the number of the long tunnel to this destination; undefined for any other destination. */
-export function tunnelNumber(destination: string): number | undefined {
-  const match = /^127\.0\.1\.(\d+):/.exec(destination);
-  return match ? Number(match[1]) - 1 : undefined;
 }

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { clock } from '../clock.ts';
+import { clock } from '../../rig/clock.ts';
 import { FRAME_EVERY, FrameReader, frame } from './frames.ts';
 
 /** A frame that comes later than this is a pause, in milliseconds. */

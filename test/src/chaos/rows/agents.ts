@@ -1,9 +1,9 @@
 import { type Member, silentListener, until } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
-import { dial } from '../load/dial.ts';
-import { PROTOCOLS, type Protocol } from '../load/door.ts';
+import { clock } from '../../rig/clock.ts';
+import { dial } from '../../rig/dial.ts';
+import { PROTOCOLS, type Protocol } from '../../rig/door.ts';
+import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
 import type { Context, Row } from '../row.ts';
-import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 const PENDING = 100;
 /** How soon the callers of an agent's tunnels hear that it is gone, in milliseconds. */

@@ -1,6 +1,7 @@
 import { goMissing, type Member } from '../../harness/index.ts';
-import { type Carried, type Context, RESTART_AFTER, type Row } from '../row.ts';
-import { type ServerPlane, serverPlane } from '../server-plane.ts';
+import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
+import type { Carried } from '../../rig/split-plane.ts';
+import { type Context, RESTART_AFTER, type Row } from '../row.ts';
 
 const FAULT = '3 all-in-one servers beside 3 API-server callers, 6 agents (2 of them Go agents)';
 const HOLDS = '0 failed dials for any caller';

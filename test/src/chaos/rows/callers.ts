@@ -1,8 +1,10 @@
 import { goMissing, until } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
-import { startSource, startSwarm } from '../load/helpers.ts';
+import { listening } from '../../rig/child.ts';
+import { clock } from '../../rig/clock.ts';
+import type { DestinationState } from '../../rig/load/destination.ts';
+import { flooding } from '../../rig/load/flooding.ts';
+import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
 import type { Context, Row } from '../row.ts';
-import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const TUNNELS = 500;
 /** Bytes per second of each tunnel: 25 MB/s together, which leaves processor time to spare. */
@@ -21,16 +23,25 @@ async function killCaller(
 ): Promise<void> {
   const [door] = plane.doors;
   if (!door) throw new Error('there is no server');
-  const source = await startSource(scope, { rate: RATE, deaf: false });
-  const destination = `127.0.0.1:${source.report?.port}`;
-  const swarm = await startSwarm(scope, { door, protocols: [protocol], destination, tunnels: TUNNELS, does: 'read' });
+  const { port, child } = await listening(scope, 'rig/load/destination.ts');
+  const fronts = [{ kind: 'door', door, protocol }] as const;
+  const swarm = await flooding(scope, {
+    held: { downloads: TUNNELS },
+    fronts,
+    destinationPort: port,
+    rate: RATE / 1000,
+  });
+  if (swarm.begun.tunnels < TUNNELS) throw new Error(`only ${swarm.begun.tunnels} of ${TUNNELS} tunnels were opened`);
   await hold(5000, 2000);
   const at = clock();
-  await swarm.kill();
-  await until(() => source.report?.open === 0, {
-    what: () => `the end of ${source.report?.open} destination sockets`,
-  });
-  const ended = (source.report?.changedAt ?? 0) - at;
+  await swarm.end();
+  let state: DestinationState | undefined;
+  const allEnded = async () => {
+    state = await child.ask<DestinationState>('state');
+    return state.open === 0 && state;
+  };
+  const { changedAt } = await until(allEnded, { what: () => `the end of ${state?.open} destination sockets` });
+  const ended = changedAt - at;
   await hold(5000, 1000);
   const next = await until(() => load.dials.find((dial) => dial.at >= at), { what: 'the answer to a dial' });
   measure({ name: 'next dial', value: next.ms, unit: 'ms', most: NEXT_DIAL_WITHIN });

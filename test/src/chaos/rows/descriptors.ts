@@ -8,12 +8,12 @@ import {
   type Scope,
   until,
 } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
-import { dial } from '../load/dial.ts';
-import { type Door, PROTOCOLS } from '../load/door.ts';
+import { clock } from '../../rig/clock.ts';
+import { dial } from '../../rig/dial.ts';
+import { type Door, PROTOCOLS } from '../../rig/door.ts';
+import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
 import type { Targets } from '../load/targets.ts';
 import type { Context, Row } from '../row.ts';
-import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const SHAPE = { servers: 2, agents: 4 };
 

@@ -1,44 +1,37 @@
-import { listening } from '../../bench/child.ts';
-import { Flooding } from '../../bench/load/flooding.ts';
-import { FLOODS, type FloodDone, type FloodKind } from '../../bench/load/messages.ts';
-import { until } from '../../harness/index.ts';
-import { networksMissing } from '../network.ts';
+import { Scope, until } from '../../harness/index.ts';
+import { listening } from '../../rig/child.ts';
+import { flooding } from '../../rig/load/flooding.ts';
+import { FLOODS, type FloodDone, type FloodKind, heldBy } from '../../rig/load/messages.ts';
+import { networksMissing } from '../../rig/network.ts';
+import { type TenantsPlane, tenantsPlane } from '../../rig/tenants-plane.ts';
 import type { Context, Row } from '../row.ts';
-import { type TenantsPlane, tenantsPlane } from '../tenants-plane.ts';
 
 /** Tunnels of each kind that a flood holds at most. */
 const MOST = 5000;
 const MOST_IF_SHORT = 500;
 
 async function floods(context: Context<TenantsPlane>): Promise<void> {
-  const { port } = await listening(context.scope, './load/destination.ts');
+  const { port } = await listening(context.scope, 'rig/load/destination.ts');
   for (const kind of FLOODS) await flood(context, kind, port);
 }
 
 /** Every tunnel of the quiet tenant must carry bytes while the other one floods. */
 async function flood({ plane, load, hold, measure, short }: Context<TenantsPlane>, kind: FloodKind, port: number) {
   const front = { kind: 'door', door: plane.floodDoor, protocol: 'connect' } as const;
-  const flooding = await Flooding.begin({
-    kind,
-    front,
-    destinationPort: port,
-    most: short ? MOST_IF_SHORT : MOST,
-  });
-  try {
-    await hold(10_000, 3000);
-    let lacks: string | undefined;
-    const floods = async () => {
-      lacks = lacking(kind, await flooding.done());
-      return !lacks;
-    };
-    await until(floods, { what: () => `${lacks} of a flood of ${kind}` });
-    await load.flows();
-    const { dials, tunnels } = await flooding.done();
-    if (dials > 0) measure({ name: `dials of the flood (${kind})`, value: dials, unit: '' });
-    if (tunnels > 0) measure({ name: `its tunnels (${kind})`, value: tunnels, unit: '' });
-  } finally {
-    await flooding.end();
-  }
+  await using scope = new Scope();
+  const held = heldBy(kind, short ? MOST_IF_SHORT : MOST);
+  const flood = await flooding(scope, { held, fronts: [front], destinationPort: port });
+  await hold(10_000, 3000);
+  let lacks: string | undefined;
+  const floods = async () => {
+    lacks = lacking(kind, await flood.done());
+    return !lacks;
+  };
+  await until(floods, { what: () => `${lacks} of a flood of ${kind}` });
+  await load.flows();
+  const { dials, tunnels } = await flood.done();
+  if (dials > 0) measure({ name: `dials of the flood (${kind})`, value: dials, unit: '' });
+  if (tunnels > 0) measure({ name: `its tunnels (${kind})`, value: tunnels, unit: '' });
 }
 
 /** Returns what a flood should have done and has not. */

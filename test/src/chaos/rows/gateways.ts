@@ -1,6 +1,6 @@
 import type { Member } from '../../harness/index.ts';
+import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
 import type { Row } from '../row.ts';
-import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 /** How soon both ends of its tunnels end, in milliseconds. */
 const ENDS_WITHIN = 100;

@@ -1,7 +1,7 @@
 import { type Member, until } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
+import { clock } from '../../rig/clock.ts';
+import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
 import { type Context, RESTART_AFTER, type Row } from '../row.ts';
-import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 /** From one strike to the next, in milliseconds, for a minute. */
 const EVERY = 5000;

@@ -1,7 +1,7 @@
 import { type Member, until } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
+import { clock } from '../../rig/clock.ts';
+import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
 import { type Context, RESTART_AFTER, type Row } from '../row.ts';
-import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 /** A hub that hangs is avoided by then, and its links are ended, in milliseconds. */
 const AVOIDED_WITHIN = 3000;

@@ -1,12 +1,20 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
 import { type Relay, type Scope, within } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
-import { answered } from '../load/dial.ts';
-import type { Door } from '../load/door.ts';
-import { type Direction, namespace, networksMissing, type Path, pathsMissing, pathTo, type Wire } from '../network.ts';
+import { clock } from '../../rig/clock.ts';
+import { answered } from '../../rig/dial.ts';
+import type { Door } from '../../rig/door.ts';
+import {
+  type Direction,
+  namespace,
+  networksMissing,
+  type Path,
+  pathsMissing,
+  pathTo,
+  type Wire,
+} from '../../rig/network.ts';
+import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
 import type { Context, Row } from '../row.ts';
-import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 type Link = 'peer' | 'agent';
 

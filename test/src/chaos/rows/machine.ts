@@ -2,10 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { type Member, type Place, type Scope, until } from '../../harness/index.ts';
+import { type Member, type Scope, until } from '../../harness/index.ts';
 import { readRecords } from '../../plane/audit-records.ts';
+import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
 import type { Context, Row } from '../row.ts';
-import { type ServerPlane, serverPlane } from '../server-plane.ts';
 import { descriptorRows } from './descriptors.ts';
 
 const SHAPE = { servers: 2, agents: 4 };
@@ -29,12 +29,10 @@ function smallDisk(scope: Scope): string {
 /** Each process logs every dial to its own file on that disk, and each server audits it there. */
 async function loggingToDisk(scope: Scope): Promise<Disk> {
   const disk = smallDisk(scope);
-  const place = (id: string): Place => ({
-    command: ['sh', '-c', 'exec "$@" 2>>"$0"', `${disk}/${id}.log`],
-    host: LOCAL,
-  });
+  const command = (id: string) => ['sh', '-c', 'exec "$@" 2>>"$0"', `${disk}/${id}.log`];
+  const as = (id: string) => ({ place: { command: command(id), host: LOCAL } });
   const flags = (id: string) => ({ v: 5, 'audit-log': auditLog(disk, id) });
-  return { ...(await serverPlane(scope, { ...SHAPE, flags, place })), disk };
+  return { ...(await serverPlane(scope, { ...SHAPE, flags, as })), disk };
 }
 
 function auditLog(disk: string, id: string): string {
@@ -88,12 +86,12 @@ async function movableClocks(scope: Scope): Promise<Clocks> {
   const jump = (ids: readonly string[], seconds: number) => {
     for (const id of ids) writeFileSync(`${dir}/${id}`, `${seconds < 0 ? '' : '+'}${seconds}`);
   };
-  const place = (id: string): Place => {
+  const as = (id: string) => {
     jump([id], 0);
     const settings = ['FAKETIME_NO_CACHE=1', 'FAKETIME_DONT_FAKE_MONOTONIC=1', `FAKETIME_TIMESTAMP_FILE=${dir}/${id}`];
-    return { command: ['env', `LD_PRELOAD=${LIBRARY}`, ...settings], host: LOCAL };
+    return { place: { command: ['env', `LD_PRELOAD=${LIBRARY}`, ...settings], host: LOCAL } };
   };
-  return { ...(await serverPlane(scope, { ...SHAPE, place })), jump };
+  return { ...(await serverPlane(scope, { ...SHAPE, as })), jump };
 }
 
 async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Promise<void> {

@@ -6,10 +6,10 @@ import {
   startRedis,
   startSentinels,
 } from '@isthmus/directory/testing/servers';
-import { isUp, type Member, peerFlags, relayTo, type Scope, until } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
+import { isUp, type Member, relayTo, type Scope, until } from '../../harness/index.ts';
+import { clock } from '../../rig/clock.ts';
+import { gatewayOf, type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
 import type { Context, Row } from '../row.ts';
-import { gatewayOf, type SplitPlane, splitPlane } from '../split-plane.ts';
 
 /** A running registry, and how to begin and end its outage. */
 interface Outage {
@@ -150,8 +150,8 @@ async function changeAgent({ plane, strike }: Context<OutagePlane>): Promise<voi
 }
 
 async function lateGateway({ plane, scope }: Context<OutagePlane>): Promise<Member> {
-  const flags = { v: 1, 'redis-url': plane.outage.url, plane: 'chaos', ...(await peerFlags(plane.trust)) };
-  const { gateway } = await gatewayOf(scope, plane.trust, plane.gateways.length, flags);
+  const flags = { v: 1, 'redis-url': plane.outage.url, plane: 'rig' };
+  const { gateway } = await gatewayOf(scope, plane.trust, plane.gateways.length, { flags });
   await isUp(gateway.program);
   return gateway;
 }

@@ -1,8 +1,8 @@
 import type { Member, Scope } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
+import { clock } from '../../rig/clock.ts';
+import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
 import type { Context, Row } from '../row.ts';
 import { LONG_TUNNELS } from '../run-row.ts';
-import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 /** How long each process may let its tunnels finish, and how far apart the restarts of a tier are. */
 const EACH_MS = 10_000;

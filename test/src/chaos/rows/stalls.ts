@@ -1,8 +1,9 @@
 import { type Member, residentBytes } from '../../harness/index.ts';
-import { startSource, startSwarm } from '../load/helpers.ts';
-import { networksMissing } from '../network.ts';
+import { listening } from '../../rig/child.ts';
+import { flooding } from '../../rig/load/flooding.ts';
+import { networksMissing } from '../../rig/network.ts';
+import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
 import type { Context, Row } from '../row.ts';
-import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const MB = 1e6;
 /** The most that one stalled tunnel may hold in one process: its window, and what the streams of its two sockets buffer. */
@@ -26,21 +27,25 @@ async function stall({ scope, plane, hold, measure }: Context<ServerPlane>, { tu
   const before = members.map(resident);
   const sessions = await sessionIds(plane);
   const readers = who === 'readers';
-  const source = await startSource(scope, { rate: 0, deaf: !readers });
-  const swarm = await startSwarm(scope, {
-    door,
-    tunnels,
-    protocols: ['connect', 'mtls'],
-    does: readers ? 'stall' : 'write',
-    destination: `127.0.0.1:${source.report?.port}`,
-  });
+  const { port } = await listening(scope, 'rig/load/destination.ts');
+  const fronts = [
+    { kind: 'door', door, protocol: 'connect' },
+    { kind: 'door', door, protocol: 'mtls' },
+  ] as const;
+  const held = { [readers ? 'stalled' : 'blocked']: tunnels };
+  const swarm = await flooding(scope, { held, fronts, destinationPort: port });
   await hold(20_000, 4000);
   const growth = Math.max(...members.map((member, index) => resident(member) - (before[index] ?? 0)));
   measure({ name: 'a process grew by', value: growth / MB, unit: 'MB', most: (tunnels * HELD + NOISE) / MB });
-  measure({ name: 'stalled tunnels ended', value: swarm.report?.ended ?? 0, unit: '', most: 0 });
+  measure({
+    name: 'stalled tunnels ended',
+    value: tunnels - swarm.begun.tunnels + (await swarm.done()).ended,
+    unit: '',
+    most: 0,
+  });
   const left = await sessionIds(plane);
   measure({ name: 'sessions ended', value: sessions.filter((id) => !left.includes(id)).length, unit: '', most: 0 });
-  await swarm.kill();
+  await swarm.end();
 }
 
 async function sessionIds({ servers }: ServerPlane): Promise<string[]> {

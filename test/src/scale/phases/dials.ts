@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cpuMs } from '../../harness/processes.ts';
-import { type Callers, dialAsFast, SteadyDials } from '../dials.ts';
+import { dialAsFast, SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
 import type { PlanePhase, Sizes } from './phase.ts';
@@ -34,7 +34,7 @@ export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).ma
 }));
 
 async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: number): Promise<Findings> {
-  const callers: Callers = { gateways: stage.gateways.map(({ door }) => door), target: stage.target };
+  const { callers } = stage;
   // Agents that move to other hubs cost handshakes.
   await stage.fleet.settled();
   // The first dials of a process are slow: code is compiled meanwhile. There are as many with few agents, who take them faster.

@@ -1,16 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
-import { peerFlags } from '../../harness/flags.ts';
-import { startGateway, startHub } from '../../harness/plane.ts';
+import type { Member } from '../../harness/member.ts';
+import { isUp } from '../../harness/plane.ts';
 import { cpuMs } from '../../harness/processes.ts';
-import type { Program } from '../../harness/program.ts';
-import type { Flags } from '../../harness/runtime.ts';
 import { Scope } from '../../harness/scope.ts';
-import { newTrust, type Trust } from '../../harness/trust.ts';
+import { gatewayOf, ownRedis, type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
 import { Fleet } from '../fleet.ts';
 import type { FleetSettings } from '../messages.ts';
-import { COLLECTABLE, settledBytes } from '../stage.ts';
+import { FOR_FLEETS, fleetTls, sessionsKnown, settledBytes } from '../stage.ts';
 import { Hosting } from './hosted.ts';
 
 const HUBS = 2;
@@ -25,54 +22,48 @@ const REBALANCE = 30_000;
 /** A plane for tenants: gateways and hubs with one directory of tenants' files, which is empty at first. */
 export class TenantsPlane implements AsyncDisposable {
   readonly hosting: Hosting;
-  readonly hubs: readonly Program[];
-  readonly gateways: readonly Program[];
+  readonly hubs: readonly Member[];
+  readonly gateways: readonly Member[];
   /** Ports of the gateways for callers. */
   readonly ports: readonly number[];
   readonly fleetSettings: FleetSettings;
   readonly fleet: Fleet;
   readonly #scope: Scope;
-  readonly #trust: Trust;
-  readonly #flags: Flags;
+  readonly #startGateway: (scope: Scope) => Promise<Member>;
 
   private constructor(
     scope: Scope,
     hosting: Hosting,
-    trust: Trust,
-    flags: Flags,
-    hubs: readonly { readonly program: Program; readonly agentPort: number }[],
-    gateways: readonly { readonly program: Program; readonly mtls: { readonly port: number } }[],
+    { hubs, gateways, doors, agentPorts: hubPorts }: SplitPlane,
     tls: FleetSettings['tls'],
+    startGateway: (scope: Scope) => Promise<Member>,
   ) {
     this.#scope = scope;
-    this.#trust = trust;
-    this.#flags = flags;
+    this.#startGateway = startGateway;
     this.hosting = hosting;
-    this.hubs = hubs.map(({ program }) => program);
-    this.gateways = gateways.map(({ program }) => program);
-    this.ports = gateways.map(({ mtls }) => mtls.port);
-    this.fleetSettings = {
-      hubPorts: hubs.map(({ agentPort }) => agentPort),
-      tls,
-      sessionCount: HUBS,
-      rebalanceTime: REBALANCE,
-      members: hosting.members,
-    };
+    this.hubs = hubs;
+    this.gateways = gateways;
+    this.ports = doors.map(({ mtls }) => mtls.port);
+    const agents = { sessionCount: HUBS, rebalanceTime: REBALANCE, members: hosting.members };
+    this.fleetSettings = { hubPorts, tls, ...agents };
     this.fleet = scope.use(new Fleet(this.fleetSettings));
   }
 
   static async start(): Promise<TenantsPlane> {
     const scope = new Scope();
     try {
-      const [hosting, trust, redis] = [await Hosting.create(scope), await newTrust(scope), await startRedis()];
-      scope.defer(() => redis.stop());
-      const flags = { 'redis-url': redis.url, plane: 'scale', v: 0, 'tenants-dir': hosting.directory.path };
-      const hubs = [];
-      for (let hub = 0; hub < HUBS; hub++) hubs.push(await startHub(scope, trust, flags, COLLECTABLE));
-      const gateways = [];
-      for (let gateway = 0; gateway < GATEWAYS; gateway++) gateways.push(await newGateway(scope, trust, flags));
-      const tls = { ca: trust.agents.cert, ...(await trust.agents.client('agent')) };
-      return new TenantsPlane(scope, hosting, trust, flags, hubs, gateways, tls);
+      const [hosting, registryUrl] = [await Hosting.create(scope), await ownRedis(scope)];
+      const planeFlags = { ...FOR_FLEETS.planeFlags, 'tenants-dir': hosting.directory.path };
+      // The flag's socket would be of no tenant.
+      const gatewayFlags = { 'uds-name': undefined };
+      const sizes = { hubs: HUBS, gateways: GATEWAYS };
+      const plane = await splitPlane(scope, { ...FOR_FLEETS, ...sizes, registryUrl, planeFlags, gatewayFlags });
+      const startGateway = async (its: Scope) => {
+        const flags = { ...planeFlags, ...gatewayFlags, 'redis-url': registryUrl, plane: 'rig' };
+        const { gateway } = await gatewayOf(its, plane.trust, GATEWAYS, { flags, ...FOR_FLEETS.as() });
+        return gateway;
+      };
+      return new TenantsPlane(scope, hosting, plane, await fleetTls(plane.trust), startGateway);
     } catch (error) {
       await scope[Symbol.asyncDispose]();
       throw error;
@@ -83,20 +74,20 @@ export class TenantsPlane implements AsyncDisposable {
   async anotherGateway(): Promise<number> {
     await using scope = new Scope();
     const start = performance.now();
-    await newGateway(scope, this.#trust, this.#flags);
+    await isUp((await this.#startGateway(scope)).program);
     return performance.now() - start;
   }
 
   /** Resident memory of the hubs, and of the gateways, in bytes. */
   async memory(): Promise<{ readonly hubs: number; readonly gateways: number }> {
-    const bytes = await settledBytes([...this.hubs, ...this.gateways].map(({ pid }) => pid));
+    const bytes = await settledBytes([...this.hubs, ...this.gateways].map(({ program }) => program.pid));
     const sum = (some: readonly number[]) => some.reduce((total, each) => total + each, 0);
     return { hubs: sum(bytes.slice(0, HUBS)), gateways: sum(bytes.slice(HUBS)) };
   }
 
   /** Processor time of the hubs, and of the gateways, in milliseconds. */
   cpu(): { readonly hubs: number; readonly gateways: number } {
-    const of = (programs: readonly Program[]) => cpuMs(programs.map(({ pid }) => pid));
+    const of = (members: readonly Member[]) => cpuMs(members.map(({ program }) => program.pid));
     return { hubs: of(this.hubs), gateways: of(this.gateways) };
   }
 
@@ -105,7 +96,7 @@ export class TenantsPlane implements AsyncDisposable {
     const before = this.cpu();
     await pause(ms);
     const after = this.cpu();
-    const each = (cpu: number, { length }: readonly Program[]) => cpu / length / (ms / 1000);
+    const each = (cpu: number, { length }: readonly Member[]) => cpu / length / (ms / 1000);
     return {
       hub: each(after.hubs - before.hubs, this.hubs),
       gateway: each(after.gateways - before.gateways, this.gateways),
@@ -114,7 +105,7 @@ export class TenantsPlane implements AsyncDisposable {
 
   /** Waits until this many tenants are in force at every hub and gateway. */
   async inForce(tenants: number): Promise<void> {
-    const has = async (program: Program) => (await program.value('isthmus_tenants')) >= tenants;
+    const has = async (member: Member) => (await member.value('isthmus_tenants')) >= tenants;
     const all = async () => (await Promise.all([...this.hubs, ...this.gateways].map(has))).every(Boolean);
     await until(all, { every: LOOK_EVERY, what: `${tenants} tenants in force` });
   }
@@ -123,23 +114,10 @@ export class TenantsPlane implements AsyncDisposable {
   async populate(agents: number): Promise<void> {
     this.fleet.grow(agents);
     await this.fleet.complete();
-    const sessions = agents * HUBS;
-    const known = async (gateway: Program) => (await gateway.value('isthmus_known_sessions')) >= sessions;
-    const all = async () => (await Promise.all(this.gateways.map(known))).every(Boolean);
-    await until(all, {
-      every: LOOK_EVERY,
-      deadline: this.fleet.deadline,
-      what: `${sessions} sessions at every gateway`,
-    });
+    await sessionsKnown(this.gateways, agents * HUBS, this.fleet);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.#scope[Symbol.asyncDispose]();
   }
-}
-
-async function newGateway(scope: Scope, trust: Trust, flags: Flags) {
-  // The flag's socket would be of no tenant.
-  const own = { ...(await peerFlags(trust, ['gateway'])), 'uds-name': undefined };
-  return startGateway(scope, trust, { ...flags, ...own }, COLLECTABLE);
 }

@@ -1,6 +1,5 @@
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
-import { until, within } from '@isthmus/runtime/testing';
+import { until } from '@isthmus/runtime/testing';
+import { ask } from '../../rig/child.ts';
 import { noOutcomes, type Outcomes, TenantCaller } from './caller.ts';
 import type { FlapOrder, Flapped } from './flapper.ts';
 import type { TenantsPlane } from './plane.ts';
@@ -23,8 +22,6 @@ export const CALM = 2000;
 
 const ADDED = 5;
 const ADD_DEADLINE = 60_000;
-
-const FLAPPER = new URL('./flapper.ts', import.meta.url);
 
 export function callersOf({ hosting }: TenantsPlane): TenantCaller[] {
   return hosting.tenants.slice(0, CALLERS).map((tenant) => new TenantCaller(tenant));
@@ -87,16 +84,8 @@ export async function flapping(plane: TenantsPlane): Promise<(rounds: number) =>
   await plane.hosting.admit(tenant);
   await plane.inForce(plane.hosting.tenants.length);
   return async (rounds) => {
-    const child = fork(FLAPPER, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     const settings = { ...plane.fleetSettings, sessionCount: 1, members };
     const order: FlapOrder = { settings, rounds, deadline: FLAP_DEADLINE };
-    child.send(order);
-    try {
-      const answer = once(child, 'message') as Promise<[Flapped]>;
-      const [told] = await within(answer, { deadline: FLAP_DEADLINE + 30_000, what: 'the agents that come and go' });
-      return told;
-    } finally {
-      child.kill('SIGKILL');
-    }
+    return await ask<Flapped>('scale/tenants/flapper.ts', order, FLAP_DEADLINE + 30_000);
   };
 }

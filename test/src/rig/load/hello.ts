@@ -1,4 +1,8 @@
-import { NAME } from './messages.ts';
+/** The name by which clients ask. */
+export const NAME = 'api.bench.example';
+
+/** The first byte of a TLS record with a handshake. */
+export const HELLO = 22;
 
 /** A vector with its length in front. */
 function vector(bytes: Buffer, size: number): Buffer {
@@ -23,7 +27,7 @@ export function helloOf(random: Buffer): Buffer {
   const suites = vector(Buffer.from([0x13, 1, 0x13, 2]), 2);
   const body = [Buffer.from([3, 3]), random, vector(Buffer.alloc(32), 1), suites, vector(Buffer.from([0]), 1)];
   const message = Buffer.concat([Buffer.from([1]), vector(Buffer.concat([...body, vector(extensions, 2)]), 3)]);
-  return Buffer.concat([Buffer.from([22, 3, 1]), vector(message, 2)]);
+  return Buffer.concat([Buffer.from([HELLO, 3, 1]), vector(message, 2)]);
 }
 
 export const HELLO_BYTES: number = helloOf(Buffer.alloc(32)).length;

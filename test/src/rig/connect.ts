@@ -40,9 +40,12 @@ function connectTo(door: Door, protocol: 'connect' | 'mtls'): { socket: Socket; 
   if (protocol === 'connect') {
     return { socket: connectTcp({ path: door.connect, allowHalfOpen: true }), ready: 'connect' };
   }
-  const { port } = door.mtls;
+  const { port, serverName: servername = 'localhost', trusting = false } = door.mtls;
   const tcp = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true });
-  const socket = connectTls({ socket: tcp, servername: 'localhost', secureContext: contextOf(door) });
+  const socket = connectTls({
+    ...{ socket: tcp, servername, secureContext: contextOf(door) },
+    rejectUnauthorized: !trusting,
+  });
   tcp.once('error', (error) => socket.destroy(error));
   return { socket, ready: 'secureConnect' };
 }

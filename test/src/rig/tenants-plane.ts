@@ -1,10 +1,10 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { Authority, type Flags, type Scope, tempDir } from '../harness/index.ts';
-import type { Door } from './load/door.ts';
-import { type SplitPlane, splitPlane } from './split-plane.ts';
+import type { Door } from './door.ts';
+import { type SplitPlane, type SplitPlaneOptions, splitPlane } from './split-plane.ts';
 
 export interface TenantsPlane extends SplitPlane {
-  /** Where the callers of the tenant that floods dial. The load is the other tenant's. */
+  /** Where the callers of the tenant that floods dial: the last one. `doors` are the first tenant's. */
   readonly floodDoor: Door;
 }
 
@@ -15,23 +15,29 @@ interface Tenant {
   readonly unixSocket: string;
 }
 
-/** Two tenants with an agent each, on one gateway, hub and link. */
-export async function tenantsPlane(scope: Scope): Promise<TenantsPlane> {
+/** Tenants with an agent each, on one gateway, hub and link. */
+export async function tenantsPlane(
+  scope: Scope,
+  names: readonly string[] = ['quiet', 'flood'],
+  { agentFlags, ...options }: SplitPlaneOptions = {},
+): Promise<TenantsPlane> {
   const dir = await tempDir(scope);
   const files = `${dir}/tenants`;
   await mkdir(files);
-  const [quiet, flood] = [await tenant(dir, files, 'quiet', 'agent-0'), await tenant(dir, files, 'flood', 'agent-1')];
+  const tenants = await Promise.all(names.map((name, index) => tenant(dir, files, name, `agent-${index}`)));
   const plane = await splitPlane(scope, {
     hubs: 1,
     gateways: 1,
-    agents: 2,
+    agents: names.length,
     sessionCount: 1,
-    planeFlags: { 'tenants-dir': files },
+    ...options,
+    planeFlags: { 'tenants-dir': files, ...options.planeFlags },
     gatewayFlags: { 'uds-name': undefined },
-    agentFlags: (index) => (index === 0 ? quiet : flood).agentFlags,
+    agentFlags: (index) => ({ ...tenants[index]?.agentFlags, ...agentFlags?.(index) }),
   });
   const [shared] = plane.doors as [Door];
-  return { ...plane, doors: [doorOf(quiet, shared)], floodDoor: doorOf(flood, shared) };
+  const [own, other] = [tenants[0], tenants.at(-1)].map((each) => doorOf(each as Tenant, shared)) as [Door, Door];
+  return { ...plane, doors: [own], floodDoor: other };
 }
 
 /** Writes a tenant's file. Its authority issues the certificates of its agents and callers. */

@@ -1,9 +1,9 @@
-import type { Door, Protocol } from '../../chaos/load/door.ts';
+import type { Door, Protocol } from '../door.ts';
 
-/** A way to the destination: straight, through a port that forwards to it, or through a plane's door. */
+/** A way to the destination: straight, through a port that forwards to it, perhaps by the name in a ClientHello, or through a plane's door. */
 export type Front =
-  | { readonly kind: 'direct' }
-  | { readonly kind: 'forward'; readonly port: number }
+  | { readonly kind: 'direct'; readonly host?: string }
+  | { readonly kind: 'forward'; readonly port: number; readonly named?: true }
   | { readonly kind: 'door'; readonly door: Door; readonly protocol: Protocol };
 
 export const WORKS = [
@@ -26,13 +26,25 @@ export type WorkName = (typeof WORKS)[number];
 export const FLOODS = ['dials', 'downloads', 'stalled', 'idle', 'all'] as const;
 export type FloodKind = (typeof FLOODS)[number];
 
+/** What one caller has at once: loops of dials; downloads; tunnels that it or (blocked) the destination does not read; tunnels that carry nothing. */
+export type Held = Readonly<Partial<Record<'idle' | 'stalled' | 'blocked' | 'downloads' | 'dials', number>>>;
+
+const HELD: Held = { idle: 5000, stalled: 400, downloads: 32, dials: 256 };
+
+/** @param most of each */
+export function heldBy(kind: FloodKind, most: number): Held {
+  const wanted = Object.entries(HELD).filter(([name]) => kind === 'all' || kind === name);
+  return Object.fromEntries(wanted.map(([name, count]) => [name, Math.min(count, most)]));
+}
+
 /** The settings for the process that floods. */
 export interface FloodSettings {
-  readonly kind: FloodKind;
-  readonly front: Front;
+  readonly held: Held;
+  /** Used in turn. */
+  readonly fronts: readonly [Front, ...Front[]];
   readonly destinationPort: number;
-  /** Most tunnels, and most loops of dials, of each kind. */
-  readonly most: number;
+  /** Limit of each download in kB/s; unset for none. */
+  readonly rate?: number;
 }
 
 /** What a flood has done so far. */
@@ -42,8 +54,9 @@ export interface FloodDone {
   readonly dials: number;
   /** Dials that failed. */
   readonly failures: number;
-  /** Tunnels that it holds. */
+  /** Tunnels that it holds, and those of them that have ended. */
   readonly tunnels: number;
+  readonly ended: number;
 }
 
 /** Named parts of a plane, each with its processes. */

@@ -1,7 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { answered } from '../../chaos/load/dial.ts';
+import { answered } from '../dial.ts';
+import { helloOf } from './hello.ts';
 import type { Front } from './messages.ts';
 import { MODES } from './modes.ts';
 
@@ -11,7 +13,6 @@ const OPENING = 8;
 /** How long a work may take to open all its tunnels, in milliseconds; 20,000 take a while. */
 const OPEN_WITHIN = 120_000;
 
-/** How long a dial may take to be answered, and a tunnel to deliver its first byte, in milliseconds. */
 const DIAL_WITHIN = 5000;
 
 /** How many bytes a plane may send ahead of a gRPC caller: upstream's library lets its window grow with its reading speed. */
@@ -28,15 +29,25 @@ export interface Opening {
   readonly window?: number;
 }
 
+/** What a front without a plane may say. */
+interface Bare {
+  readonly port: number;
+  readonly host?: string;
+  readonly named?: true;
+}
+
 /** Opens tunnels through one front, and counts what goes wrong. */
 export class Tunnels {
   readonly errors: Record<string, number> = {};
   readonly #front: Front;
+  /** How long a dial may take to be answered, and a tunnel to deliver its first byte, in milliseconds. */
+  readonly within: number;
   readonly #destinationPort: number;
 
-  constructor(front: Front, destinationPort: number) {
+  constructor(front: Front, destinationPort: number, within = DIAL_WITHIN) {
     this.#front = front;
     this.#destinationPort = destinationPort;
+    this.within = within;
   }
 
   failed(what: string, error: unknown): void {
@@ -49,12 +60,13 @@ export class Tunnels {
     const front = this.#front;
     if (front.kind === 'door') {
       const { door, protocol } = front;
-      const tunnel = await answered(door, protocol, `127.0.0.1:${this.#destinationPort}`, DIAL_WITHIN, window);
+      const tunnel = await answered(door, protocol, `127.0.0.1:${this.#destinationPort}`, this.within, window);
       return tunnel.on('error', () => {});
     }
-    const port = front.kind === 'direct' ? this.#destinationPort : front.port;
-    const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+    const { host = '127.0.0.1', port, named } = { port: this.#destinationPort, ...front } as Bare;
+    const socket = connect({ port, host, noDelay: true });
     await once(socket, 'connect');
+    if (named) socket.write(helloOf(randomBytes(32)));
     return socket.on('error', () => {});
   }
 
@@ -80,7 +92,7 @@ export class Tunnels {
 }
 
 /** Sends a byte that the destination sends back. After that, `pong` only reads what else arrives, and `echo` continues to echo. */
-export function oneByte(tunnel: Duplex, mode: 'pong' | 'echo'): Promise<void> {
+export function oneByte(tunnel: Duplex, mode: 'pong' | 'echo', within = DIAL_WITHIN): Promise<void> {
   return new Promise((resolve, reject) => {
     const settle = (outcome: () => void) => {
       clearTimeout(timer);
@@ -93,7 +105,7 @@ export function oneByte(tunnel: Duplex, mode: 'pong' | 'echo'): Promise<void> {
     const timer = setTimeout(() => {
       tunnel.destroy();
       fail('no byte in time');
-    }, DIAL_WITHIN);
+    }, within);
     tunnel.once('close', lost).once('end', lost).once('data', resolved);
     tunnel.write(mode === 'pong' ? Buffer.of(MODES.pong) : Buffer.of(MODES.echo, 0x2e));
     // A CONNECT's answer leaves its socket paused.

@@ -1,12 +1,10 @@
 import type { AddressInfo } from 'node:net';
-import { startRedis } from '@isthmus/directory/testing/servers';
 import {
   balance,
   type Flags,
   holdMember,
   Member,
   newTrust,
-  type Place,
   peer,
   type Scope,
   serverMember,
@@ -14,9 +12,8 @@ import {
   times,
   uplinkFlags,
 } from '../harness/index.ts';
-import { doorOf } from './load/door.ts';
-import type { Topology } from './row.ts';
-import { agentOf, carriedBy, QUIET } from './split-plane.ts';
+import { doorOf } from './door.ts';
+import { type As, agentOf, carriedBy, ownRedis, QUIET, type Topology } from './split-plane.ts';
 
 export interface ServerPlaneOptions {
   /** More than one server share a Redis. */
@@ -28,7 +25,7 @@ export interface ServerPlaneOptions {
   /** Flags of the servers, by id or the same for all; agents log at the same level. */
   readonly flags?: Flags | ((id: string) => Flags);
   /** Where servers and our agents run, by id. */
-  readonly place?: (id: string) => Place;
+  readonly as?: As;
   /** Whether callers dial one `isthmus hold`, which prefers the first server. */
   readonly held?: boolean;
 }
@@ -41,18 +38,19 @@ export interface ServerPlane extends Topology {
 }
 
 export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Promise<ServerPlane> {
-  const { servers: count, goAgents = 0, place, flags = {} } = options;
+  const { servers: count, goAgents = 0, as = () => ({}), flags = {} } = options;
   const flagsOf = (id: string) => (typeof flags === 'function' ? flags(id) : flags);
   const trust = await newTrust(scope);
-  const shared = count > 1 ? await sharedFlags(scope) : {};
-  const built = await times(count, (index) =>
-    serverOf(scope, trust, index, { ...QUIET, ...shared, ...flagsOf(`server-${index}`) }, place?.(`server-${index}`)),
-  );
-  const servers = built.map(({ server }) => server);
-  const ports = built.map(({ agentPort }) => agentPort);
+  const shared = count > 1 ? { 'redis-url': await ownRedis(scope), plane: 'rig' } : {};
+  const built = await times(count, (index) => {
+    const id = `server-${index}`;
+    const all = { 'server-id': id, ...QUIET, ...shared, ...flagsOf(id) };
+    return serverMember(scope, trust, id, { flags: all, ...as(id) });
+  });
+  const [servers, ports] = [built.map(({ member }) => member), built.map(({ agentPort }) => agentPort)];
   const own = await times(options.agents, (index) => {
-    const port = ports[index % count] as number;
-    return agentOf(scope, trust, index, port, { ...QUIET, ...levelOf(flagsOf('server-0')) }, place?.(`agent-${index}`));
+    const { v = QUIET.v } = flagsOf('server-0');
+    return agentOf(scope, trust, index, ports[index % count] as number, { flags: { v }, ...as(`agent-${index}`) });
   });
   const host = '127.0.0.1';
   const balancer = await balance(
@@ -76,23 +74,6 @@ export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Pr
     missing: async () =>
       (await missingIn(servers, agents, wanted)) ?? (hold && (await linksMissing(hold.member, servers.length))),
   };
-}
-
-function levelOf(flags: Flags): Flags {
-  return 'v' in flags ? { v: flags.v } : {};
-}
-
-async function sharedFlags(scope: Scope): Promise<Flags> {
-  const redis = await startRedis();
-  scope.defer(() => redis.stop());
-  return { 'redis-url': redis.url, plane: 'chaos' };
-}
-
-async function serverOf(scope: Scope, trust: Trust, index: number, flags: Flags, place?: Place) {
-  const id = `server-${index}`;
-  const settings = { flags: { 'server-id': id, ...flags }, place };
-  const { member: server, ways, agentPort } = await serverMember(scope, trust, id, settings);
-  return { server, ways, agentPort };
 }
 
 async function goAgentOf(scope: Scope, trust: Trust, index: number, port: number): Promise<Member> {

@@ -2,12 +2,13 @@ import { startRedis } from '@isthmus/directory/testing/servers';
 import { adminApi } from '@isthmus/proto/admin';
 import {
   agentMember,
-  agentPortFlags,
   type Flags,
   freePort,
   gatewayMember,
-  healthFlags,
-  Member,
+  hubMember,
+  isUp,
+  type Member,
+  type MemberSettings,
   newTrust,
   type Place,
   peerFlags,
@@ -17,14 +18,35 @@ import {
   type Trust,
   times,
 } from '../harness/index.ts';
-import { doorOf } from './load/door.ts';
-import { tunnelNumber } from './load/targets.ts';
-import type { Carried, Topology } from './row.ts';
+import { type Door, doorOf } from './door.ts';
 
-/** Only warnings. With a line for each of 200 dials a second at three programs, the row would measure the reader of the logs. */
+/** Only warnings. With a line for each of 200 dials a second at three programs, a rig would measure the reader of the logs. */
 export const QUIET = { v: 1 };
 
 const LOCAL = '127.0.0.1';
+
+/** A long tunnel of a load, as listed by a gateway. */
+export interface Carried {
+  readonly tunnel: number;
+  /** The index of that gateway among the plane's. Its door has the same, unless the plane is held. */
+  readonly gateway: number;
+  readonly hubId: string;
+  readonly agentId: string;
+}
+
+/** What a load runs against. */
+export interface Topology {
+  /** Where callers dial. There is one for each gateway. */
+  readonly doors: readonly Door[];
+  /** Whether `isthmus hold` is the only door, whichever gateway is behind it. */
+  readonly held?: boolean;
+  carried(): Promise<readonly Carried[]>;
+  /** What the plane still lacks (a process, a session, a link); undefined if it is whole. */
+  missing(): Promise<string | undefined>;
+}
+
+/** How a member runs, if not as others do. */
+export type As = (id: string) => Pick<MemberSettings, 'env' | 'place'>;
 
 export interface SplitPlaneOptions {
   readonly hubs?: number;
@@ -43,6 +65,7 @@ export interface SplitPlaneOptions {
   readonly registryUrl?: string;
   /** Where the first hub runs, if not beside the others. Agents then learn of it from the others. */
   readonly firstHub?: HubPlace;
+  readonly as?: As;
 }
 
 /** A place with its own address for each kind of link. */
@@ -58,11 +81,11 @@ export interface HubRelays {
   readonly agent?: Relay;
 }
 
-interface HubSettings {
+interface HubSettings extends Pick<MemberSettings, 'env' | 'place'> {
   /** The links that run through a relay. */
   readonly relayed: ReadonlySet<string>;
   /** Where it runs, if not beside the others. */
-  readonly place?: HubPlace;
+  readonly far?: HubPlace | undefined;
   readonly flags: Flags;
 }
 
@@ -73,45 +96,42 @@ export interface SplitPlane extends Topology {
   readonly hubs: readonly Member[];
   /** Those that shall be there: a row takes out what leaves for good. */
   readonly agents: Member[];
+  /** Ports of the hubs for agents. */
+  readonly agentPorts: readonly number[];
   /** Relays of each hub, by its index. */
   readonly relays: readonly HubRelays[];
 }
 
-/** Three hubs, two gateways and four agents with two sessions each, all ready. */
+/** Three hubs, two gateways and four agents with two sessions each, all ready; without agents, up. */
 export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}): Promise<SplitPlane> {
-  const { sessionCount = 2 } = options;
+  const { sessionCount = 2, firstHub, as = () => ({}) } = options;
   const trust = await newTrust(scope);
   const relayed = new Set(options.relays);
   const url = options.registryUrl ?? (await ownRedis(scope));
-  const common = { ...QUIET, 'redis-url': url, plane: 'chaos', ...options.planeFlags };
-
-  const { firstHub } = options;
+  const common = { ...QUIET, 'redis-url': url, plane: 'rig', ...options.planeFlags };
   const built = await times(options.hubs ?? 3, (index) => {
-    if (index > 0 || !firstHub)
-      return hubOf(scope, trust, index, { relayed, flags: { ...common, ...options.hubFlags } });
-    const flags = { ...common, 'redis-url': firstHub.registryUrl };
-    return hubOf(scope, trust, index, { relayed, place: firstHub, flags });
+    const far = index === 0 ? firstHub : undefined;
+    const flags = { ...common, ...options.hubFlags, ...(far && { 'redis-url': far.registryUrl }) };
+    return hubOf(scope, trust, index, { relayed, far, flags, ...as(`hub-${index}`) });
   });
-  const hubs = built.map(({ hub }) => hub);
   const fronts = await times(options.gateways ?? 2, (index) =>
-    gatewayOf(scope, trust, index, { ...common, ...options.gatewayFlags }),
+    gatewayOf(scope, trust, index, { flags: { ...common, ...options.gatewayFlags }, ...as(`gateway-${index}`) }),
   );
-  const gateways = fronts.map(({ gateway }) => gateway);
   const agents = await times(options.agents ?? 4, (index) => {
     const near = firstHub ? built.slice(1) : built;
     const { agentPort } = near[index % near.length] as { agentPort: number };
-    return agentOf(scope, trust, index, agentPort, {
-      ...QUIET,
-      'session-count': sessionCount,
-      ...options.agentFlags?.(index),
-    });
+    const flags = { ...QUIET, 'session-count': sessionCount, ...options.agentFlags?.(index) };
+    return agentOf(scope, trust, index, agentPort, { flags, ...as(`agent-${index}`) });
   });
-  await Promise.all([...hubs, ...gateways, ...agents].map(({ program }) => program.waitReady()));
+  const [hubs, gateways] = [built.map(({ hub }) => hub), fronts.map(({ gateway }) => gateway)];
+  const up = ({ program }: Member) => (agents.length > 0 ? program.waitReady() : isUp(program));
+  await Promise.all([...hubs, ...gateways, ...agents].map(up));
   const plane = {
     trust,
     gateways,
     hubs,
     agents,
+    agentPorts: built.map(({ agentPort }) => agentPort),
     relays: built.map(({ relays }) => relays),
     doors: fronts.map(({ door }) => door),
     carried: () => carriedBy(gateways),
@@ -120,35 +140,34 @@ export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}):
   return plane;
 }
 
-async function ownRedis(scope: Scope): Promise<string> {
+export async function ownRedis(scope: Scope): Promise<string> {
   const redis = await startRedis();
   scope.defer(() => redis.stop());
   return redis.url;
 }
 
-async function hubOf(scope: Scope, trust: Trust, index: number, { relayed, place, flags }: HubSettings) {
-  const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
+async function hubOf(scope: Scope, trust: Trust, index: number, { relayed, far, flags, ...where }: HubSettings) {
+  const [port, peerPort] = [await freePort(), await freePort()];
   const relays: HubRelays = {
     ...(relayed.has('peer') && { peer: await relayTo(scope, peerPort) }),
-    ...(relayed.has('agent') && { agent: await relayTo(scope, agentPort) }),
+    ...(relayed.has('agent') && { agent: await relayTo(scope, port) }),
   };
   const id = `hub-${index}`;
-  const { peer = LOCAL, agent = LOCAL } = place ?? {};
-  const all = {
-    ...health,
+  const { peer = LOCAL, agent = LOCAL } = far ?? {};
+  const own = {
     ...(await peerFlags(trust, ['hub'])),
-    ...(await agentPortFlags(trust, agentPort)),
-    ...(place && (await adminFlags(trust, place))),
+    ...(far && (await adminFlags(trust, far))),
     'server-id': id,
+    'agent-port': port,
     'agent-bind-address': agent,
     'peer-port': peerPort,
     'peer-bind-address': peer,
     'advertise-address': relays.peer?.authority ?? `${peer}:${peerPort}`,
-    'advertise-agent-address': relays.agent?.authority ?? `${agent}:${agentPort}`,
-    ...flags,
+    'advertise-agent-address': relays.agent?.authority ?? `${agent}:${port}`,
   };
-  const hub = new Member(scope, { id, runs: 'backend-hub', flags: all, healthPort: health['health-port'], place });
-  return { hub, relays, agentPort: relays.agent?.port ?? agentPort };
+  const settings = { ...where, ...(far && { place: far }), flags: { ...own, ...flags } };
+  const { member: hub } = await hubMember(scope, trust, id, settings);
+  return { hub, relays, agentPort: relays.agent?.port ?? port };
 }
 
 /** Of a hub on another machine, whose health and admin ports are reached over the network. */
@@ -167,10 +186,10 @@ async function adminFlags(trust: Trust, { host }: HubPlace): Promise<Flags> {
   };
 }
 
-export async function gatewayOf(scope: Scope, trust: Trust, index: number, flags: Flags) {
+export async function gatewayOf(scope: Scope, trust: Trust, index: number, { flags, ...where }: MemberSettings) {
   const id = `gateway-${index}`;
   const own = { ...(await peerFlags(trust)), 'server-id': id };
-  const { member: gateway, ways } = await gatewayMember(scope, trust, id, { flags: { ...own, ...flags } });
+  const { member: gateway, ways } = await gatewayMember(scope, trust, id, { ...where, flags: { ...own, ...flags } });
   return { gateway, door: doorOf(ways) };
 }
 
@@ -179,11 +198,10 @@ export function agentOf(
   trust: Trust,
   index: number,
   port: number,
-  flags: Flags,
-  place?: Place,
+  { flags, ...where }: MemberSettings,
 ): Promise<Member> {
   const id = `agent-${index}`;
-  return agentMember(scope, trust, id, port, { flags: { 'agent-id': id, ...flags }, place });
+  return agentMember(scope, trust, id, port, { ...where, flags: { 'agent-id': id, ...flags } });
 }
 
 export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]> {
@@ -196,11 +214,16 @@ export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]>
         gateway,
         hubId,
         agentId,
-        tunnel: tunnelNumber(destination) ?? -1,
+        tunnel: tunnelNumber(destination),
       }));
     }),
   );
   return lists.flat().filter(({ tunnel }) => tunnel >= 0);
+}
+
+/** Returns the number of the long tunnel to this destination, 127.0.1.(n + 1); -1 for any other destination. */
+function tunnelNumber(destination: string): number {
+  return Number(/^127\.0\.1\.(\d+):/.exec(destination)?.[1] ?? 0) - 1;
 }
 
 /**

@@ -1,5 +1,7 @@
-// The destination of all works, in its own process: it echoes, pours, reads, or stalls, as each connection asks.
+// The destination of all works, in its own process: it echoes, pours, reads, or stalls, as each connection asks, behind a ClientHello or not.
 import { createServer, type Socket } from 'node:net';
+import { clock } from '../clock.ts';
+import { HELLO, HELLO_BYTES } from './hello.ts';
 import { ANSWER_BYTES, HEADER_BYTES, MODES, QUESTION_BYTES, QUESTIONS } from './modes.ts';
 import { Position } from './pattern.ts';
 
@@ -30,12 +32,21 @@ function tallyOf(id: number): Tally {
   return tally;
 }
 
+/** Connections that are open, and when their number last fell, by the shared clock. */
+const state = { open: 0, changedAt: clock() };
+
+export type DestinationState = typeof state;
+
 function serve(socket: Socket): void {
+  state.open++;
+  socket.once('close', () => Object.assign(state, { open: state.open - 1, changedAt: clock() }));
   socket.setNoDelay(true);
   socket.on('error', () => {});
   let head: Buffer = Buffer.alloc(0);
   const read = (chunk: Buffer) => {
     head = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
+    if (head[0] === HELLO && head.length < HELLO_BYTES) return;
+    if (head[0] === HELLO) head = head.subarray(HELLO_BYTES);
     const [mode] = head;
     const length = mode !== undefined && COUNTED.includes(mode) ? HEADER_BYTES : 1;
     if (head.length < length) return;
@@ -153,4 +164,5 @@ const server = createServer({ highWaterMark: 256 * 1024 }, serve);
 server.listen({ host: process.argv[2] || '127.0.0.1', port: 0, backlog: 4096 }, () => {
   process.send?.((server.address() as { port: number }).port);
 });
+process.on('message', () => process.send?.(state));
 process.once('disconnect', () => process.exit(0));

@@ -1,4 +1,4 @@
-import type { Ways } from '../../harness/index.ts';
+import type { Ways } from '../harness/index.ts';
 
 export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;
 /** gRPC and HTTP CONNECT over the unix socket, HTTP CONNECT over mutual TLS. */
@@ -8,7 +8,18 @@ export type Protocol = (typeof PROTOCOLS)[number];
 export interface Door {
   readonly grpc: string;
   readonly connect: string;
-  readonly mtls: { readonly port: number; readonly ca: string; readonly cert: string; readonly key: string };
+  readonly mtls: Mtls;
+}
+
+/** Files of certificates, and the name that is sent and expected; default: localhost. */
+interface Mtls {
+  readonly port: number;
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
+  readonly serverName?: string;
+  /** Whether any certificate will do. */
+  readonly trusting?: boolean;
 }
 
 export function doorOf({ grpc, connect, mtls }: Ways): Door {

@@ -28,7 +28,6 @@ const OF_PROCESSES = [
   '_cpu_s_per_gb',
   '_cpu_us_per_ping',
   '_cpu_ms_per_dial',
-  '_minstr_per_dial',
   '_kb_per_tunnel',
   '_rss_before_mb',
   '_rss_growth_mb',

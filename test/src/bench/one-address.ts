@@ -2,10 +2,11 @@
 import { spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import net from 'node:net';
-import { freePort, killChild, newTrust, Scope, startServer, tempDir, until } from '../../harness/index.ts';
-import { ask, listening } from '../child.ts';
-import { short } from '../figures.ts';
-import { type LoadFigures, type LoadSettings, NAME, type Work } from './messages.ts';
+import { freePort, killChild, newTrust, Scope, startServer, tempDir, until } from '../harness/index.ts';
+import { ask, listening } from '../rig/child.ts';
+import { derived, short } from '../rig/figures.ts';
+import { NAME } from '../rig/load/hello.ts';
+import type { Result, WorkName } from '../rig/load/messages.ts';
 
 interface OneAddressSettings {
   readonly windowMs: number;
@@ -18,13 +19,27 @@ interface OneAddressSettings {
 interface Contender {
   readonly name: string;
   readonly port: number;
+  /** Of the process in between, whose time and memory are taken; 0 for none. */
   readonly pid: number;
 }
 
-const WORKS: readonly (readonly [work: Work, conns: number])[] = [
-  ['connections', 16],
-  ['bulk', 4],
-  ['requests', 16],
+interface Row {
+  readonly title: string;
+  readonly work: WorkName;
+  readonly conns: number;
+  readonly figures: readonly string[];
+}
+
+/** What clients do: open connections one after the other, read as fast as they can, ask on kept connections. */
+const ROWS: readonly Row[] = [
+  {
+    title: 'connections',
+    work: 'dials',
+    conns: 16,
+    figures: ['dials_per_s', 'first_byte_p99_us', 'plane_cpu_ms_per_dial'],
+  },
+  { title: 'bulk', work: 'bulk', conns: 4, figures: ['gb_per_s', 'plane_cpu_s_per_gb'] },
+  { title: 'requests', work: 'ping', conns: 16, figures: ['pings_per_s', 'p50_us', 'p99_us', 'plane_cpu_us_per_ping'] },
 ];
 
 /** How long a load may take beyond its window. */
@@ -33,7 +48,7 @@ const GRACE_MS = 60_000;
 /** Measures all works on all contenders, in turn. */
 export async function measureOneAddress(settings: OneAddressSettings, say: (line: string) => void): Promise<void> {
   await using scope = new Scope();
-  const { port } = await listening(scope, './one-address/upstream.ts');
+  const { port } = await listening(scope, 'rig/load/destination.ts');
   const contenders: Contender[] = [
     { name: 'direct', port, pid: 0 },
     await isthmus(scope, port),
@@ -41,26 +56,27 @@ export async function measureOneAddress(settings: OneAddressSettings, say: (line
   ];
   say(`| | ${contenders.map(({ name }) => name).join(' | ')} |`);
   say(`| --- ${'| --- '.repeat(contenders.length)}|`);
-  const works = [...WORKS, ...(settings.idle > 0 ? [['idle', settings.idle] as const] : [])];
-  for (const [work, conns] of works) {
+  const silent: Row = { title: 'idle', work: 'idle', conns: settings.idle, figures: ['plane_kb_per_tunnel'] };
+  for (const row of [...ROWS, ...(settings.idle > 0 ? [silent] : [])]) {
     const cells: string[] = [];
-    for (const contender of contenders) {
-      if (work === 'idle' && contender.pid === 0) cells.push('');
-      else cells.push(told(await figuresOf({ work, conns, windowMs: settings.windowMs, ...contender })));
-    }
-    say(`| ${work} ×${conns} | ${cells.join(' | ')} |`);
+    for (const contender of contenders) cells.push(await cell(row, contender, port, settings.windowMs));
+    say(`| ${row.title} ×${row.conns} | ${cells.join(' | ')} |`);
   }
 }
 
-function figuresOf({ work, port, conns, windowMs, pid }: LoadSettings): Promise<LoadFigures> {
-  const settings: LoadSettings = { work, port, conns, windowMs, pid };
-  return ask<LoadFigures>('./one-address/load.ts', settings, windowMs + GRACE_MS);
-}
-
-function told(figures: LoadFigures): string {
-  return Object.entries(figures)
-    .map(([name, value]) => `${name} ${short(value)}`)
-    .join(', ');
+async function cell(
+  { work, conns, figures }: Row,
+  { port, pid }: Contender,
+  destinationPort: number,
+  windowMs: number,
+) {
+  const front = { kind: 'forward', port, named: true } as const;
+  const groups: Record<string, number[]> = pid === 0 ? {} : { hub: [pid] };
+  const settings = { front, destinationPort, work, conns, windowMs, pace: 1, rate: 0, groups };
+  const { figures: found, errors } = await ask<Result>('bench/load/main.ts', settings, windowMs + GRACE_MS);
+  const all = derived(found, Object.keys(groups));
+  const told = figures.flatMap((name) => (all[name] === undefined ? [] : [`${name} ${short(all[name])}`]));
+  return [...told, ...Object.entries(errors).map(([kind, count]) => `${count} × ${kind}`)].join(', ');
 }
 
 async function isthmus(scope: Scope, upstream: number): Promise<Contender> {

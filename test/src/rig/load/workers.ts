@@ -69,18 +69,20 @@ export function beginPhase(workers: Iterable<Worker>): Phase {
   return phase;
 }
 
-/** Sends requests and reads answers of 64 bytes, again and again. */
+/** Sends requests and reads answers of 64 bytes, again and again, or `every` milliseconds after the last. */
 export class Pinger implements Worker {
   phase: Phase | undefined;
   began: number | undefined;
   readonly #tunnel: Duplex;
   readonly #tunnels: Tunnels;
+  readonly #every: number;
   #missing = 0;
   #stopped = false;
 
-  constructor(tunnel: Duplex, tunnels: Tunnels) {
+  constructor(tunnel: Duplex, tunnels: Tunnels, every = 0) {
     this.#tunnel = tunnel;
     this.#tunnels = tunnels;
+    this.#every = every;
     tunnel.on('data', (chunk: Buffer) => this.#take(chunk));
     tunnel.once('close', () => this.#lost());
     tunnel.write(Buffer.of(MODES.echo));
@@ -105,7 +107,9 @@ export class Pinger implements Worker {
     if (wrong) this.#tunnels.failed('ping', 'wrong bytes');
     else this.phase?.samples.ping.push((performance.now() - this.began) * 1000);
     this.began = undefined;
-    if (!this.#stopped && !wrong) this.#send();
+    if (this.#stopped || wrong) return;
+    if (this.#every > 0) setTimeout(() => this.#send(), this.#every);
+    else this.#send();
   }
 
   #lost(): void {
@@ -145,7 +149,7 @@ export class Dialler implements Worker {
       try {
         const tunnel = await this.#tunnels.open();
         const dialled = since();
-        await oneByte(tunnel, 'pong');
+        await oneByte(tunnel, 'pong', this.#tunnels.within);
         const answered = since();
         await close(tunnel);
         if (phase && phase === this.phase) {

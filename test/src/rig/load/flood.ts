@@ -1,0 +1,73 @@
+// Loads a plane as one caller that floods, in its own process. Settings come as the first message; it says once that the flood runs, and
+// then answers each message with what it has done so far.
+import type { Duplex } from 'node:stream';
+import { Control } from './control.ts';
+import { Flow } from './flow.ts';
+import type { FloodDone, FloodSettings } from './messages.ts';
+import { header } from './modes.ts';
+import { type Opening, oneByte, STANDING, Tunnels } from './tunnels.ts';
+import { beginPhase, Dialler } from './workers.ts';
+
+const DIALS_PER_SECOND = 1500;
+
+class Flood {
+  readonly #control: Control;
+  readonly #tunnels: readonly Tunnels[];
+  readonly #settings: FloodSettings;
+  readonly #flows: Flow[] = [];
+  readonly #kept: Duplex[] = [];
+  #phase = beginPhase([]);
+
+  constructor(settings: FloodSettings, control: Control) {
+    this.#settings = settings;
+    this.#control = control;
+    this.#tunnels = settings.fronts.map((front) => new Tunnels(front, settings.destinationPort));
+  }
+
+  async start(): Promise<void> {
+    const { idle = 0, stalled = 0, blocked = 0, downloads = 0, dials = 0 } = this.#settings.held;
+    const { rate = 0 } = this.#settings;
+    this.#kept.push(...(await this.#open(idle, { prove: (tunnel) => oneByte(tunnel, 'echo') })));
+    for (const tunnel of await this.#open(stalled, { window: STANDING })) {
+      tunnel.write(header('source', this.#control.newId()));
+      this.#kept.push(tunnel);
+    }
+    for (const tunnel of await this.#open(blocked)) this.#flow(tunnel).upload('stall');
+    for (const tunnel of await this.#open(downloads)) this.#flow(tunnel).download(rate);
+    const every = (1000 * dials) / DIALS_PER_SECOND;
+    const through = (index: number) => this.#tunnels[index % this.#tunnels.length] as Tunnels;
+    this.#phase = beginPhase(Array.from({ length: dials }, (_, index) => new Dialler(through(index), every)));
+  }
+
+  done(): FloodDone {
+    const { samples, failures } = this.#phase;
+    const all = [...this.#kept, ...this.#flows.map(({ tunnel }) => tunnel)];
+    return {
+      bytes: this.#flows.reduce((sum, flow) => sum + flow.bytes, 0),
+      dials: samples.cycle.length,
+      failures,
+      tunnels: all.length,
+      ended: all.filter(({ destroyed }) => destroyed).length,
+    };
+  }
+
+  async #open(count: number, opening?: Opening): Promise<Duplex[]> {
+    const { length } = this.#tunnels;
+    const share = (index: number) => Math.floor((count + length - 1 - index) / length);
+    return (await Promise.all(this.#tunnels.map((each, index) => each.openMany(share(index), opening)))).flat();
+  }
+
+  #flow(tunnel: Duplex): Flow {
+    const flow = new Flow(tunnel, this.#control.newId());
+    this.#flows.push(flow);
+    return flow;
+  }
+}
+
+process.once('message', async (settings: FloodSettings) => {
+  const flood = new Flood(settings, await Control.connect(settings.destinationPort));
+  await flood.start();
+  process.on('message', () => process.send?.(flood.done()));
+  process.send?.(flood.done());
+});
+process.once('disconnect', () => process.exit(0));

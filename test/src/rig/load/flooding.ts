@@ -1,0 +1,19 @@
+import type { Scope } from '../../harness/index.ts';
+import { Child } from '../child.ts';
+import type { FloodDone, FloodSettings } from './messages.ts';
+
+/** How long a flood may take to begin, in milliseconds: it opens 5,000 tunnels, and a plane that is fair lets it wait. */
+const BEGIN_WITHIN = 300_000;
+
+/** Starts a flood in its own process. Resolves once it runs. */
+export async function flooding(scope: Scope, settings: FloodSettings) {
+  const child = scope.use(new Child('rig/load/flood.ts'));
+  const begun = await child.ask<FloodDone>(settings, BEGIN_WITHIN);
+  return {
+    begun,
+    done: () => child.ask<FloodDone>('done'),
+    end: () => child[Symbol.asyncDispose](),
+  };
+}
+
+export type Flooding = Awaited<ReturnType<typeof flooding>>;
