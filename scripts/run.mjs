@@ -1,6 +1,5 @@
 // npm run bench, chaos, scale and incidents: each runs a rig of test/src on real processes, and says by `-- --help` how.
-import { ensureInstalled } from './lib/ready.mjs';
-import { withBundles } from './lib/tests.mjs';
+import { ensureInstalled, withBundles } from './lib/ready.mjs';
 import { ensureTools } from './lib/tools.mjs';
 
 const [rig] = process.argv.splice(2, 1);

@@ -1,38 +1,121 @@
-// npm test: installs what is missing, then runs all tests; in CI also the programs on the oldest Node, unit tests on Deno, and the simulation.
-// npm run ok, test:floor, test:deno and test:slow run one of these: `node scripts/test.mjs PART`.
-import { seconds } from './lib/command.mjs';
-import { closingLine, succeeded, sum } from './lib/counts.mjs';
-import { ensureInstalled } from './lib/ready.mjs';
-import { all, gate, simulate, testAllOnDeno, testOnDeno, testOnFloor, testSlow, withBundles } from './lib/tests.mjs';
+// npm test: installs what is missing, then has Nx run all targets; in CI also the programs on the oldest Node, unit tests on Deno, and the
+// simulation. npm run ok, test:floor, test:deno and test:slow run one part: `node scripts/test.mjs PART`.
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
+import { bin, command, seconds } from './lib/command.mjs';
+import { closingLine, countsIn, ONE_FAILED, ONE_PASSED, readClosingLine, succeeded, sum } from './lib/counts.mjs';
+import { ensureInstalled, withBundles } from './lib/ready.mjs';
 import { ensureTools } from './lib/tools.mjs';
+import { ROOT, readJson } from './lib/workspace.mjs';
+import { fetchNode } from './node.mjs';
 
-const ALL_TOOLS = ['redis', 'chromium', 'prometheus'];
+const GATE = ['test-gate', 'test', 'lint', 'types', 'generated'];
+/** Those that take longest go first. */
+const ALL = [
+  ...['test-plane', 'test-tenants', 'test-compat', 'test-redis', 'test-console', 'test-repository', 'test-hostile'],
+  ...['test-edges', 'test', 'lint', 'types', 'generated', 'test-docs', 'boundaries'],
+];
+/** What runs in the program of others, with the `fetch` of their Node; and whether OpenSSL is laid out as we take it to be. */
+const ON_FLOOR = 'libs/{client/src/undici,runtime/src/verification-bound}.test.ts';
+/** Edges where runtimes have differed: what ends, resets, waits and moves much. */
+const EDGES = 'test/src/edges/{closing,cuts,destinations,failures,pressure,resets}.test.ts';
+/** Packages that a tunnel's bytes pass through, and edges. Of the others, Deno runs the unit tests every night. */
+const ON_THE_WAY = '--projects=@isthmus/transport,@isthmus/tunnel,@isthmus/wire,@isthmus/test';
+/** What a file of tests names that are skipped unless slow tests run. Those of compat would take ten minutes more. */
+const IS_SLOW = /unlessSlow|SLOW_TESTS|noHelm|noApiServer/;
+const MINUTE = 60_000;
+/** Go programs under test/compat that several tests need, and Kubernetes' types, which only slow tests need: they take ten minutes. */
+const GO = ['peer', 'certificates', 'proxied'];
+const TOOLS = ['redis', 'chromium', 'prometheus'];
+
+/** Each part: what runs it, what must be there, and how long it may take. */
 const PARTS = {
-  ...{ all, gate, simulate, floor: testOnFloor, slow: testSlow },
-  ...{ deno: testAllOnDeno, 'tunnels on deno': testOnDeno },
+  all: { argv: () => nx(2, ...ALL), tools: TOOLS, go: GO, minutes: 45 },
+  // Unit tests wait more than they work.
+  gate: { argv: () => nx(3, ...GATE), minutes: 45 },
+  floor: { argv: () => node(3, ON_FLOOR, EDGES), env: onOldest, minutes: 20 },
+  slow: {
+    argv: () => node(1, ...slowTests()),
+    env: () => ({ ISTHMUS_SLOW_TESTS: '1' }),
+    ...{ tools: TOOLS, go: [...GO, 'manifests'], minutes: 45 },
+  },
+  deno: { argv: () => nx(2, 'test-deno'), tools: ['redis'], minutes: 20 },
+  'tunnels on deno': { argv: () => nx(2, 'test-deno', ON_THE_WAY), minutes: 20 },
+  // On one processor, with what the tests leave of it; it may take as long as all that runs beside it.
+  simulate: {
+    argv: () => ['nice', '-n', '19', process.execPath, join(ROOT, 'scripts/simulate.mjs'), '--schedules', '100000'],
+    ...{ read: readClosingLine, minutes: 105 },
+  },
 };
-/** Without them, tests of a part are skipped. */
-const TOOLS = { ...{ all: ALL_TOOLS, slow: ALL_TOOLS }, ...{ gate: ['redis'], deno: ['redis'] } };
+/** What passed, and the headings and sums around it. */
+const SILENT = /^\s*[✔▶] |^ℹ |^\s*(\.\.\. )?ok \(|\.\.\.( ok \(|$)|^running \d+ tests? from /;
+
+/**
+ * Nx knows what a change can affect, and runs only that. Each target of whole planes has two files at once: with more than two of these, two
+ * processors are so busy that a program is silent for longer than its peers wait.
+ */
+function nx(parallel, ...targets) {
+  const fresh = process.env.CI === 'true' ? ['--skipNxCache'] : [];
+  return [
+    bin('nx'),
+    'run-many',
+    `--parallel=${parallel}`,
+    '--outputStyle=static',
+    '--nxBail=false',
+    ...fresh,
+    '-t',
+    ...targets,
+  ];
+}
+
+function node(concurrency, ...files) {
+  return [process.execPath, '--test', `--test-concurrency=${concurrency}`, '--test-timeout=1200000', ...files];
+}
+
+/** Tests need a newer Node than the oldest that runs the programs: they have `using`. */
+async function onOldest() {
+  return { ISTHMUS_NODE: await fetchNode(`${readJson(join(ROOT, 'package.json')).engines.node.replace('>=', '')}.0`) };
+}
+
+function slowTests() {
+  const exclude = ['**/node_modules', 'test/src/{compat,cluster}'];
+  const files = globSync('{libs,test}/**/*.test.ts', { cwd: ROOT, exclude });
+  return files.filter((file) => IS_SLOW.test(readFileSync(join(ROOT, file), 'utf8')));
+}
+
+/** Runs a part, and returns its counts. The run itself is one: it may fail without a failed test. */
+async function run(name) {
+  const { argv, env = () => ({}), go = [], read = countsIn, minutes } = PARTS[name];
+  const start = performance.now();
+  if (go.length > 0) {
+    const { buildGoPrograms } = await import('../test/src/harness/go-program.ts');
+    await buildGoPrograms(go, (line) => console.log(line));
+  }
+  const cache = join(ROOT, 'node_modules', '.cache', 'node');
+  const { status, output } = await command(argv(), {
+    show: (line) => !SILENT.test(stripVTControlCharacters(line)),
+    timeout: minutes * MINUTE,
+    env: { FORCE_COLOR: '0', NO_COLOR: '1', NODE_COMPILE_CACHE: cache, ...(await env()) },
+  });
+  const own = read(output) ?? ONE_FAILED;
+  const counts = own.failed > 0 ? own : sum([own, status === 0 ? ONE_PASSED : ONE_FAILED]);
+  console.log(`${name}: ${closingLine(counts)} in ${seconds(performance.now() - start)}`);
+  return counts;
+}
+
+async function inTurn(names) {
+  const results = [];
+  for (const each of names) results.push(await run(each));
+  return sum(results);
+}
 
 const [part] = process.argv.slice(2);
 await ensureInstalled();
 const parts = part ? [part] : process.env.CI ? ['all', 'floor', 'tunnels on deno'] : ['all'];
-const missing = await ensureTools(...parts.flatMap((each) => TOOLS[each] ?? []));
+const missing = await ensureTools(...parts.flatMap((each) => PARTS[each].tools ?? []));
 const beside = !part && process.env.CI ? ['simulate'] : [];
-
-async function inTurn(names) {
-  const results = [];
-  for (const each of names) {
-    const start = performance.now();
-    const counts = await PARTS[each]();
-    console.log(`${each}: ${closingLine(counts)} in ${seconds(performance.now() - start)}`);
-    results.push(counts);
-  }
-  return sum(results);
-}
-
-const results = await withBundles(() => Promise.all([inTurn(parts), inTurn(beside)]));
+const counts = sum(await withBundles(() => Promise.all([inTurn(parts), inTurn(beside)])));
 for (const line of missing) console.log(`\n${line}`);
-const counts = sum(results);
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

@@ -1,7 +1,8 @@
+import { stripVTControlCharacters } from 'node:util';
+
 /** What ran and how it ended: `{ passed, failed, skipped }`. */
-export const NOTHING = Object.freeze({ passed: 0, failed: 0, skipped: 0 });
-export const ONE_PASSED = Object.freeze({ ...NOTHING, passed: 1 });
-export const ONE_FAILED = Object.freeze({ ...NOTHING, failed: 1 });
+export const ONE_PASSED = Object.freeze({ passed: 1, failed: 0, skipped: 0 });
+export const ONE_FAILED = Object.freeze({ passed: 0, failed: 1, skipped: 0 });
 
 export function sum(counts) {
   const of = (outcome) => counts.reduce((total, each) => total + each[outcome], 0);
@@ -26,32 +27,27 @@ export function succeeded({ passed, failed }) {
   return failed === 0 && passed > 0;
 }
 
-/**
- * Sums up the counts that every `node --test` in an output printed last. A test that was cancelled has not passed. A target of Nx that runs
- * tests and printed no count has failed: a test has ended its process, perhaps with status 0.
- */
-export function nodeCounts(output) {
-  const targets = output.split(/^> nx run (?=\S+:)/m);
-  return sum(targets.map(countsOfRun));
+/** What `node --test` and `deno test` say at their ends. A test that was cancelled has not passed. */
+const SAID = {
+  passed: /^ℹ pass (\d+)$|^(?:ok|FAILED) \| (\d+) passed/gm,
+  failed: /^ℹ (?:fail|cancelled) (\d+)$|^(?:ok|FAILED) \| .* (\d+) failed/gm,
+  skipped: /^ℹ skipped (\d+)$|^(?:ok|FAILED) \| .* (\d+) ignored/gm,
+};
+
+/** Sums up the counts in the output of Nx, or of one run. A target of tests that printed none has failed: a test has ended its process. */
+export function countsIn(output) {
+  return sum(
+    stripVTControlCharacters(output)
+      .split(/^> nx run (?=\S+:)/m)
+      .map(countsOfRun),
+  );
 }
 
 function countsOfRun(output) {
-  const of = (...outcomes) =>
-    outcomes
-      .flatMap((outcome) => [...output.matchAll(new RegExp(`^ℹ ${outcome} (\\d+)$`, 'gm'))])
-      .reduce((total, [, count]) => total + Number(count), 0);
-  const counts = { passed: of('pass'), failed: of('fail', 'cancelled'), skipped: of('skipped') };
+  const of = (line) => [...output.matchAll(line)].reduce((total, [, node, deno]) => total + Number(node ?? deno), 0);
+  const counts = { passed: of(SAID.passed), failed: of(SAID.failed), skipped: of(SAID.skipped) };
   const target = /^\S+:test\S*/.exec(output)?.[0];
   if (!target || counts.passed + counts.failed + counts.skipped > 0) return counts;
   console.log(`${target}: no test has passed, failed or been skipped: one of them ends the process`);
   return ONE_FAILED;
-}
-
-/** Reads the last line of `deno test`: `ok | 3 passed (4 steps) | 0 failed | 1 ignored (2 s)`. */
-export function denoCounts(output) {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours
-  const plain = output.replace(/\u001b\[\d+m/g, '');
-  const line = [...plain.matchAll(/^(?:ok|FAILED) \| .*$/gm)].at(-1)?.[0] ?? '';
-  const of = (outcome) => Number(new RegExp(`(\\d+) ${outcome}`).exec(line)?.[1] ?? 0);
-  return { passed: of('passed'), failed: of('failed'), skipped: of('ignored') };
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { command, npm, seconds } from './command.mjs';
 import { ROOT, workspacePackages } from './workspace.mjs';
@@ -28,6 +29,17 @@ export async function ensureInstalled({ tools = true } = {}) {
   mkdirSync(join(ROOT, 'node_modules', '.cache'), { recursive: true });
   writeFileSync(stamp(what), lockHash());
   process.stderr.write(`Installed in ${seconds(performance.now() - start)}.\n`);
+}
+
+/** Runs something whose tests and loads start the programs' bundles, made for it from the sources, as they are shipped. */
+export async function withBundles(work) {
+  // esbuild is there only after the installation.
+  const { bundlePrograms } = await import('./bundle.mjs');
+  const directory = mkdtempSync(join(tmpdir(), 'isthmus-programs-'));
+  process.once('exit', () => rmSync(directory, { recursive: true, force: true }));
+  await bundlePrograms(directory);
+  process.env.ISTHMUS_PROGRAMS = directory;
+  return work();
 }
 
 /** Arguments of npm: only what the programs need. */
