@@ -78,7 +78,11 @@ describe("a tenant's file", () => {
       /^2:9 server\.serverNames: serverNames is missing/,
     ],
     ['has two ways in one', 'tenant: a\ncallers: [{unixSocket: x, port: 1}]', /callers\[0\]: expected exactly one of/],
-    ['has a limit of 0', 'tenant: a\nlimits: {tunnels: 0}', /^2:19 limits\.tunnels: expected 1 or more/],
+    [
+      'has a limit of 0',
+      'tenant: a\nlimits: {tunnels: 0}',
+      /^2:19 limits\.tunnels: expected a whole number, 1 or more/,
+    ],
     ['has no number of bytes', 'tenant: a\nlimits: {bytesQueued: 1XB}', /expected a number of bytes/],
     ['has a rule without a condition', 'tenant: a\ndial: {deny: [{name: x}]}', /expected cidr, host or ports/],
     [

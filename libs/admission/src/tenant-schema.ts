@@ -31,19 +31,20 @@ const tenantName = v.pipe(
   ),
 );
 
-const port = v.pipe(
-  v.number('expected a port number'),
-  v.integer('expected a port number'),
-  v.minValue(1, 'expected a port from 1 to 65535'),
-  v.maxValue(65_535, 'expected a port from 1 to 65535'),
-);
+function whole(expected: string, least: number, most: number) {
+  return v.pipe(
+    v.number(expected),
+    v.integer(expected),
+    v.minValue(least, `${expected}, ${least} or more`),
+    v.maxValue(most, `${expected}, ${most} or less`),
+  );
+}
 
-const count = v.pipe(
-  v.number('expected a whole number'),
-  v.integer('expected a whole number'),
-  v.minValue(1, 'expected 1 or more'),
-  v.maxValue(1_000_000_000, 'expected 1,000,000,000 or less'),
-);
+const port = whole('expected a port number', 1, 65_535);
+
+const count = whole('expected a whole number', 1, 1_000_000_000);
+
+const flag = v.boolean('expected true or false');
 
 function list<T extends v.GenericSchema>(item: T) {
   return v.pipe(
@@ -111,8 +112,14 @@ function described<T extends v.GenericSchema>(schema: T, description: string) {
   return v.pipe(schema, v.description(description));
 }
 
-function hasOne(value: object, names: readonly string[]): boolean {
-  return names.filter((name) => name in value).length === 1;
+/** A field that may be left out. */
+function optional<T extends v.GenericSchema>(schema: T, description: string) {
+  return v.exactOptional(described(schema, description));
+}
+
+function exactlyOne<T extends object>(...names: readonly string[]): v.CheckAction<T, string> {
+  const hasOne = (value: T) => names.filter((name) => name in value).length === 1;
+  return v.check(hasOne, `expected exactly one of ${names.join(', ')}`);
 }
 
 const server = described(
@@ -128,39 +135,26 @@ const server = described(
 );
 
 /** What certificates of agents and of callers have in common. */
-const certificates = {
-  ca: v.exactOptional(
-    described(
-      path,
-      "The tenant's own CA bundle, PEM. The name is the subject's common name, or that of a SPIFFE ID of this tenant.",
-    ),
+const certificates = v.strictObject({
+  ca: optional(
+    path,
+    "The tenant's own CA bundle, PEM. The name is the subject's common name, or that of a SPIFFE ID of this tenant.",
   ),
-  trustDomain: v.exactOptional(
-    described(
-      text,
-      "The trust domain that SPIFFE IDs must have. Without ca, the program's own CA bundle verifies them.",
-    ),
+  trustDomain: optional(
+    text,
+    "The trust domain that SPIFFE IDs must have. Without ca, the program's own CA bundle verifies them.",
   ),
-  shared: v.exactOptional(
-    described(
-      v.boolean('expected true or false'),
-      'true: other tenants may list this CA too, if theirs say so as well. Who has a certificate of it may then act in each of them; SNI or the port chooses.',
-    ),
+  shared: optional(
+    flag,
+    'true: other tenants may list this CA too, if theirs say so as well. Who has a certificate of it may then act in each of them; SNI or the port chooses.',
   ),
-  crl: v.exactOptional(
-    described(
-      path,
-      'Certificate revocation lists signed by an authority in ca, PEM or DER. Read again when it changes.',
-    ),
+  crl: optional(
+    path,
+    'Certificate revocation lists signed by an authority in ca, PEM or DER. Read again when it changes.',
   ),
-};
+});
 
-interface CertificatesFile {
-  readonly ca?: string;
-  readonly trustDomain?: string;
-  readonly shared?: boolean;
-  readonly crl?: string;
-}
+type CertificatesFile = v.InferOutput<typeof certificates>;
 
 const someAuthority = v.check<CertificatesFile, string>(
   ({ ca, trustDomain }) => ca !== undefined || trustDomain !== undefined,
@@ -172,13 +166,8 @@ const ownAuthority = v.check<CertificatesFile, string>(
   'shared and crl go with ca',
 );
 
-const agentCertificates = described(
-  v.pipe(v.strictObject(certificates), someAuthority, ownAuthority),
-  'A client certificate.',
-);
-
 const sharedTokens = described(
-  v.boolean('expected true or false'),
+  flag,
   'true: other tenants may accept the same tokens, if theirs say so as well. Anyone with such a token may then act in each of them; SNI or the port chooses.',
 );
 
@@ -186,22 +175,16 @@ const tokens = v.pipe(
   v.strictObject({
     issuer: described(text, 'What the token must say as its iss.'),
     audience: described(text, "What the token must say as its aud. Let callers' differ from agents'."),
-    keys: v.exactOptional(
-      described(path, "The issuer's public keys: a JWKS file, or PEM such as kubeadm's sa.pub. Replace it to rotate."),
+    keys: optional(
+      path,
+      "The issuer's public keys: a JWKS file, or PEM such as kubeadm's sa.pub. Replace it to rotate.",
     ),
-    jwksUrl: v.exactOptional(
-      described(url, 'Where to fetch the keys instead: https, or http on this machine. Fetched every 5 min.'),
-    ),
-    ca: v.exactOptional(described(path, 'The CA bundle that verifies jwksUrl.')),
-    subject: v.exactOptional(
-      described(text, 'The only subject allowed, such as system:serviceaccount:NAMESPACE:NAME.'),
-    ),
+    jwksUrl: optional(url, 'Where to fetch the keys instead: https, or http on this machine. Fetched every 5 min.'),
+    ca: optional(path, 'The CA bundle that verifies jwksUrl.'),
+    subject: optional(text, 'The only subject allowed, such as system:serviceaccount:NAMESPACE:NAME.'),
     shared: v.exactOptional(sharedTokens),
   }),
-  v.check(
-    (value) => (value.keys === undefined) !== (value.jwksUrl === undefined),
-    'expected exactly one of keys, jwksUrl',
-  ),
+  exactlyOne('keys', 'jwksUrl'),
 );
 
 const reviewingKubeconfig = described(
@@ -211,57 +194,43 @@ const reviewingKubeconfig = described(
 
 const tokenReview = v.strictObject({
   kubeconfig: reviewingKubeconfig,
-  audience: v.exactOptional(described(text, 'Default: system:konnectivity-server.')),
-  namespace: v.exactOptional(described(text, "The agents' namespace. Default: kube-system.")),
-  serviceAccount: v.exactOptional(described(text, "The agents' service account. Default: konnectivity-agent.")),
+  audience: optional(text, 'Default: system:konnectivity-server.'),
+  namespace: optional(text, "The agents' namespace. Default: kube-system."),
+  serviceAccount: optional(text, "The agents' service account. Default: konnectivity-agent."),
   shared: v.exactOptional(sharedTokens),
 });
 
-const AGENT_WAYS = ['certificates', 'tokens', 'tokenReview'] as const;
-
 const agent = v.pipe(
   v.strictObject({
-    certificates: v.exactOptional(agentCertificates),
-    tokens: v.exactOptional(described(tokens, 'A token that the hub verifies by itself, without asking anyone.')),
-    tokenReview: v.exactOptional(
-      described(tokenReview, "A token that the tenant's own API server verifies, when the hub asks."),
-    ),
-    port: v.exactOptional(
-      described(port, "A port of the tenant's own, for agents that dial an address and send no SNI."),
-    ),
+    certificates: optional(v.pipe(certificates, someAuthority, ownAuthority), 'A client certificate.'),
+    tokens: optional(tokens, 'A token that the hub verifies by itself, without asking anyone.'),
+    tokenReview: optional(tokenReview, "A token that the tenant's own API server verifies, when the hub asks."),
+    port: optional(port, "A port of the tenant's own, for agents that dial an address and send no SNI."),
   }),
-  v.check((value) => hasOne(value, AGENT_WAYS), `expected exactly one of ${AGENT_WAYS.join(', ')}`),
+  exactlyOne('certificates', 'tokens', 'tokenReview'),
 );
 
 const claims = described(
   v.strictObject({
-    agentId: v.exactOptional(
-      described(
-        v.picklist(['own', 'prefixed', 'any'], 'expected own, prefixed or any'),
-        'own: the id that the credential names. prefixed: that id, or it with a hyphen and a suffix. any: any id. Default: own for certificates; any for tokens, because all agents of a service account show the same subject.',
-      ),
+    agentId: optional(
+      v.picklist(['own', 'prefixed', 'any'], 'expected own, prefixed or any'),
+      'own: the id that the credential names. prefixed: that id, or it with a hyphen and a suffix. any: any id. Default: own for certificates; any for tokens, because all agents of a service account show the same subject.',
     ),
-    defaultRoute: v.exactOptional(
-      described(v.boolean('expected true or false'), 'Whether default-route=true is allowed. Default: true.'),
-    ),
-    ipv4: v.exactOptional(described(list(cidr), 'Addresses that agents may list as ipv4=, or prefixes of such.')),
-    ipv6: v.exactOptional(described(list(cidr), 'The same for ipv6=.')),
-    cidr: v.exactOptional(described(list(cidr), 'Prefixes: agents may list these, or parts of them, as cidr=.')),
-    host: v.exactOptional(
-      described(list(hostPattern), 'Names and patterns: agents may list these, or names below them, as host=.'),
-    ),
+    defaultRoute: optional(flag, 'Whether default-route=true is allowed. Default: true.'),
+    ipv4: optional(list(cidr), 'Addresses that agents may list as ipv4=, or prefixes of such.'),
+    ipv6: optional(list(cidr), 'The same for ipv6=.'),
+    cidr: optional(list(cidr), 'Prefixes: agents may list these, or parts of them, as cidr=.'),
+    host: optional(list(hostPattern), 'Names and patterns: agents may list these, or names below them, as host=.'),
   }),
   "What an agent may claim to be and to reach. Default: the credential's own id, and default-route.",
 );
 
 const callerCertificates = v.pipe(
   v.strictObject({
-    ...certificates,
-    names: v.exactOptional(
-      described(
-        list(text),
-        'The only common names, or names of SPIFFE IDs, allowed. Set it if the same CA signs agents, kubelets or users.',
-      ),
+    ...certificates.entries,
+    names: optional(
+      list(text),
+      'The only common names, or names of SPIFFE IDs, allowed. Set it if the same CA signs agents, kubelets or users.',
     ),
   }),
   someAuthority,
@@ -270,9 +239,7 @@ const callerCertificates = v.pipe(
 
 const callerReview = v.strictObject({
   kubeconfig: reviewingKubeconfig,
-  audience: v.exactOptional(
-    described(text, "Default: isthmus. Not the agents' audience: their tokens would be callers' tokens."),
-  ),
+  audience: optional(text, "Default: isthmus. Not the agents' audience: their tokens would be callers' tokens."),
   names: described(
     list(text),
     'The only user names allowed, such as system:serviceaccount:ci:deployer. They are the names of the callers.',
@@ -291,61 +258,45 @@ const password = v.strictObject({
   ),
 });
 
-const CALLER_WAYS = ['unixSocket', 'port', 'certificates', 'tokens', 'tokenReview', 'passwords'] as const;
-
 const caller = v.pipe(
   v.strictObject({
-    unixSocket: v.exactOptional(
-      described(
-        path,
-        'A unix socket that the gateway makes for this tenant. Every process that can open it is a caller, so its permissions decide.',
-      ),
+    unixSocket: optional(
+      path,
+      'A unix socket that the gateway makes for this tenant. Every process that can open it is a caller, so its permissions decide.',
     ),
-    port: v.exactOptional(
-      described(
-        port,
-        "A port that the gateway listens on for this tenant. Callers there need a certificate or a token if the tenant lists callers' certificates or tokens; otherwise, who can reach the port may dial.",
-      ),
+    port: optional(
+      port,
+      "A port that the gateway listens on for this tenant. Callers there need a certificate or a token if the tenant lists callers' certificates or tokens; otherwise, who can reach the port may dial.",
     ),
-    certificates: v.exactOptional(described(callerCertificates, 'A client certificate.')),
-    tokens: v.exactOptional(
-      described(
-        tokens,
-        "Tokens of an issuer, in the Proxy-Authorization of a CONNECT over TLS. Their subject is the caller's name.",
-      ),
+    certificates: optional(callerCertificates, 'A client certificate.'),
+    tokens: optional(
+      tokens,
+      "Tokens of an issuer, in the Proxy-Authorization of a CONNECT over TLS. Their subject is the caller's name.",
     ),
-    tokenReview: v.exactOptional(described(callerReview, "The same, verified by the tenant's own API server.")),
-    passwords: v.exactOptional(
-      described(
-        list(password),
-        'Hashes of tokens that isthmus tenants token made, and that tools show as the password of Basic or as Bearer.',
-      ),
+    tokenReview: optional(callerReview, "The same, verified by the tenant's own API server."),
+    passwords: optional(
+      list(password),
+      'Hashes of tokens that isthmus tenants token made, and that tools show as the password of Basic or as Bearer.',
     ),
-    name: v.exactOptional(
-      described(text, "The caller's name in rules and records. Default: unix-socket, or port- and its number."),
-    ),
+    name: optional(text, "The caller's name in rules and records. Default: unix-socket, or port- and its number."),
   }),
   v.check(
     ({ name, unixSocket, port: number }) => name === undefined || unixSocket !== undefined || number !== undefined,
     'name goes with unixSocket or port: a certificate or a token has its own name',
   ),
-  v.check((value) => hasOne(value, CALLER_WAYS), `expected exactly one of ${CALLER_WAYS.join(', ')}`),
+  exactlyOne('unixSocket', 'port', 'certificates', 'tokens', 'tokenReview', 'passwords'),
 );
 
 const rule = v.pipe(
   v.strictObject({
-    name: v.exactOptional(
-      described(name, "The rule's name in refusals and audit records. Default: its place, such as deny[0]."),
+    name: optional(name, "The rule's name in refusals and audit records. Default: its place, such as deny[0]."),
+    cidr: optional(
+      cidr,
+      'A prefix or an address. The gateway compares it with addresses; the agent also with what a name resolves to, and dials that address.',
     ),
-    cidr: v.exactOptional(
-      described(
-        cidr,
-        'A prefix or an address. The gateway compares it with addresses; the agent also with what a name resolves to, and dials that address.',
-      ),
-    ),
-    host: v.exactOptional(described(hostPattern, 'A name, or a pattern such as *.acme.example.')),
-    ports: v.exactOptional(described(list(port), 'Default: all.')),
-    callers: v.exactOptional(described(list(name), 'The callers it applies to, by name. Default: all.')),
+    host: optional(hostPattern, 'A name, or a pattern such as *.acme.example.'),
+    ports: optional(list(port), 'Default: all.'),
+    callers: optional(list(name), 'The callers it applies to, by name. Default: all.'),
   }),
   v.check(
     ({ cidr: prefix, host, ports }) => prefix !== undefined || host !== undefined || ports !== undefined,
@@ -354,27 +305,19 @@ const rule = v.pipe(
   v.check(({ cidr: prefix, host }) => prefix === undefined || host === undefined, 'expected cidr or host, not both'),
 );
 
-const SCRAPED = ['targets', 'nodes'] as const;
-
 const scrape = v.pipe(
   v.strictObject({
     job: described(name, 'What the targets are: __meta_isthmus_job.'),
-    targets: v.exactOptional(
-      described(list(readable('HOST:PORT.', parseDestination)), 'HOST:PORT, as the agents reach it.'),
+    targets: optional(list(readable('HOST:PORT.', parseDestination)), 'HOST:PORT, as the agents reach it.'),
+    nodes: optional(
+      v.strictObject({
+        kubeconfig: described(path, "A kubeconfig of the tenant's own API server, of a user that may list nodes."),
+      }),
+      'The kubelets of the nodes that the API server lists.',
     ),
-    nodes: v.exactOptional(
-      described(
-        v.strictObject({
-          kubeconfig: described(path, "A kubeconfig of the tenant's own API server, of a user that may list nodes."),
-        }),
-        'The kubelets of the nodes that the API server lists.',
-      ),
-    ),
-    path: v.exactOptional(
-      described(v.pipe(text, v.startsWith('/', 'expected a path such as /metrics')), 'Default: /metrics.'),
-    ),
+    path: optional(v.pipe(text, v.startsWith('/', 'expected a path such as /metrics')), 'Default: /metrics.'),
   }),
-  v.check((value) => hasOne(value, SCRAPED), `expected exactly one of ${SCRAPED.join(', ')}`),
+  exactlyOne('targets', 'nodes'),
 );
 
 /** A name of one server, and no pattern. */
@@ -382,35 +325,29 @@ const serverName = readable('A DNS name.', checkServerName);
 
 const apiServer = described(
   v.strictObject({
-    names: v.exactOptional(
-      described(
-        list(serverName),
-        "Names by which clients reach it at the hubs' agent port (SNI). Such a connection is passed on as it is, TLS and all. Unset: only the tenant's agents lead to it.",
-      ),
+    names: optional(
+      list(serverName),
+      "Names by which clients reach it at the hubs' agent port (SNI). Such a connection is passed on as it is, TLS and all. Unset: only the tenant's agents lead to it.",
     ),
     addresses: described(
       list(readable('HOST:PORT.', parseDestination)),
       'HOST:PORT, as the hubs reach it. The one with the fewest connections is next; one that refuses comes last.',
     ),
-    proxyProtocol: v.exactOptional(
-      described(
-        v.boolean('expected true or false'),
-        "true: each connection begins with a header of the PROXY protocol, version 2, with its client's address. Default: false.",
-      ),
+    proxyProtocol: optional(
+      flag,
+      "true: each connection begins with a header of the PROXY protocol, version 2, with its client's address. Default: false.",
     ),
   }),
   "The tenant's API server, for clients outside: kubelets, kubectl, CI.",
 );
 
-function limit(amount: typeof count | typeof bytes, help: string) {
-  return v.exactOptional(described(amount, help));
-}
+type Amount = typeof count | typeof bytes;
 
 /** A field of each limit. */
 const limits = v.strictObject(
   Object.fromEntries(
-    LIMIT_ENTRIES.map(([name, { bytes: inBytes, help }]) => [name, limit(inBytes ? bytes : count, help)]),
-  ) as Record<TenantLimit, ReturnType<typeof limit>>,
+    LIMIT_ENTRIES.map(([name, { bytes: inBytes, help }]) => [name, optional<Amount>(inBytes ? bytes : count, help)]),
+  ) as Record<TenantLimit, ReturnType<typeof optional<Amount>>>,
 );
 
 /** @returns a tenant's limits: those of its file, and defaults. Without any in the file, the one object that all such tenants share */
@@ -423,25 +360,18 @@ export function limitsOf(file: TenantFile['limits']): TenantLimits {
 
 const deny = described(
   v.strictObject({
-    agents: v.exactOptional(described(list(text), 'Agents by the names of their credentials.')),
-    callers: v.exactOptional(described(list(text), 'Callers by name.')),
-    serials: v.exactOptional(
-      described(
-        list(v.pipe(text, v.regex(/^([0-9a-fA-F]{2}:?)*[0-9a-fA-F]{1,2}$/, 'expected a serial number in hex'))),
-        'Certificates by serial number, in hex; colons are allowed.',
-      ),
+    agents: optional(list(text), 'Agents by the names of their credentials.'),
+    callers: optional(list(text), 'Callers by name.'),
+    serials: optional(
+      list(v.pipe(text, v.regex(/^([0-9a-fA-F]{2}:?)*[0-9a-fA-F]{1,2}$/, 'expected a serial number in hex'))),
+      'Certificates by serial number, in hex; colons are allowed.',
     ),
   }),
   'Credentials that are no longer accepted, although they are valid. Connections that stand on them end within 10 s.',
 );
 
 const expiryGraceSeconds = described(
-  v.pipe(
-    v.number('expected a number of seconds'),
-    v.integer('expected a whole number of seconds'),
-    v.minValue(0, 'expected 0 or more'),
-    v.maxValue(ADMISSION.graceSeconds, `expected ${ADMISSION.graceSeconds} (a week) or less`),
-  ),
+  whole('expected a whole number of seconds', 0, ADMISSION.graceSeconds),
   'How long a connection may go on after the certificate or token that opened it has expired. New connections need a valid one. Default: 0.',
 );
 
@@ -459,37 +389,29 @@ export const tenantFile = v.strictObject({
   tenant: described(tenantName, "The tenant's name, unique in the plane."),
   source: v.exactOptional(origin),
   server: v.exactOptional(server),
-  agents: v.exactOptional(described(list(agent), 'How agents prove that they are of this tenant; any one is enough.')),
+  agents: optional(list(agent), 'How agents prove that they are of this tenant; any one is enough.'),
   claims: v.exactOptional(claims),
-  callers: v.exactOptional(
-    described(list(caller), 'How callers prove that they are of this tenant; any one is enough.'),
-  ),
-  dial: v.exactOptional(
-    described(
-      v.pipe(
-        v.strictObject({
-          deny: v.exactOptional(described(list(rule), 'What callers may not dial.')),
-          allow: v.exactOptional(described(list(rule), 'The only thing that callers may dial.')),
-          direct: v.exactOptional(
-            described(
-              list(rule),
-              'Of what the gateways list in --direct-destinations, what they dial themselves for this tenant, without an agent. Default: all of it. deny and allow apply too.',
-            ),
-          ),
-        }),
-        v.check(
-          (rules) => Buffer.byteLength(JSON.stringify(rules)) <= ADMISSION.dialRulesBytes,
-          `the rules have more than ${ADMISSION.dialRulesBytes} bytes as JSON: write wider prefixes, or shorter lists of ports and callers`,
+  callers: optional(list(caller), 'How callers prove that they are of this tenant; any one is enough.'),
+  dial: optional(
+    v.pipe(
+      v.strictObject({
+        deny: optional(list(rule), 'What callers may not dial.'),
+        allow: optional(list(rule), 'The only thing that callers may dial.'),
+        direct: optional(
+          list(rule),
+          'Of what the gateways list in --direct-destinations, what they dial themselves for this tenant, without an agent. Default: all of it. deny and allow apply too.',
         ),
+      }),
+      v.check(
+        (rules) => Buffer.byteLength(JSON.stringify(rules)) <= ADMISSION.dialRulesBytes,
+        `the rules have more than ${ADMISSION.dialRulesBytes} bytes as JSON: write wider prefixes, or shorter lists of ports and callers`,
       ),
-      'What callers may dial. deny wins. With allow, only what it lists.',
     ),
+    'What callers may dial. deny wins. With allow, only what it lists.',
   ),
   apiServer: v.exactOptional(apiServer),
-  scrape: v.exactOptional(described(list(scrape), 'What Prometheus finds at /sd of the admin port, all by https.')),
-  limits: v.exactOptional(
-    described(limits, 'What the tenant may use of each gateway and each hub. Bytes may be 200MB or 64MiB.'),
-  ),
+  scrape: optional(list(scrape), 'What Prometheus finds at /sd of the admin port, all by https.'),
+  limits: optional(limits, 'What the tenant may use of each gateway and each hub. Bytes may be 200MB or 64MiB.'),
   deny: v.exactOptional(deny),
   expiryGraceSeconds: v.exactOptional(expiryGraceSeconds),
 });
