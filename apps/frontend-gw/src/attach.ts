@@ -1,4 +1,4 @@
-import { getOrPut } from '@isthmus/runtime';
+import { deleteFrom, getOrPut } from '@isthmus/runtime';
 import {
   type AgentName,
   type AgentRoutes,
@@ -85,8 +85,7 @@ export function leaveDraining(
     check({ tenant: tunnel.dial.tenant, agentId: tunnel.agentId });
   });
   events.on('tunnel:close', (tunnel) => {
-    const tunnels = carried.get(tunnel.sessionId);
-    if (tunnel instanceof Tunnel && tunnels?.delete(tunnel) && tunnels.size === 0) carried.delete(tunnel.sessionId);
+    if (tunnel instanceof Tunnel) deleteFrom(carried, tunnel.sessionId, tunnel);
   });
   directory.watch({ came: check, went() {}, changed: check });
 }

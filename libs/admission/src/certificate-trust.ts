@@ -1,4 +1,11 @@
-import { type Certificate, CertificatePool, getOrPut, type RevocationList, type Trust } from '@isthmus/runtime';
+import {
+  type Certificate,
+  CertificatePool,
+  deleteFrom,
+  getOrPut,
+  type RevocationList,
+  type Trust,
+} from '@isthmus/runtime';
 import { ADMISSION } from './defaults.ts';
 
 /** The certificate authorities of a CA bundle. An authority is its name and key (`Certificate.authorityId`), whichever certificate it has. */
@@ -55,9 +62,9 @@ export class AuthorityIndex implements Trust {
   remove(owner: string, authorities: readonly Certificate[]): void {
     for (const { authorityId: id, subject, keyId } of authorities) {
       const byKey = this.#bySubject.get(subject);
-      if (byKey) removeFrom(byKey, keyId, owner);
+      if (byKey) deleteFrom(byKey, keyId, owner);
       if (byKey?.size === 0) this.#bySubject.delete(subject);
-      removeFrom(this.#owners, id, owner);
+      deleteFrom(this.#owners, id, owner);
     }
   }
 
@@ -95,12 +102,6 @@ export class AuthorityIndex implements Trust {
 }
 
 const NOBODY: ReadonlySet<string> = new Set();
-
-function removeFrom<K>(sets: Map<K, { readonly size: number; delete(owner: string): boolean }>, key: K, owner: string) {
-  const set = sets.get(key);
-  set?.delete(owner);
-  if (set?.size === 0) sets.delete(key);
-}
 
 /** What a revocation list can name: the serial of a certificate, and the authority that signed it. */
 export interface Signed {

@@ -1,3 +1,4 @@
+import { deleteFrom, getOrPut } from '@isthmus/runtime';
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
 import { type Claim, claimFault, type Fault } from './claims.ts';
 import { ADMISSION } from './defaults.ts';
@@ -50,8 +51,6 @@ export class Grants {
   readonly #watched = new Map<string, Set<Watched>>();
   /** Tenants whose grants are to be reviewed. */
   readonly #due = new Set<string>();
-  /** Grants to be reviewed, because something changed before they were watched. */
-  #late = new Set<Watched>();
   /** Counts what was reviewed, so that no change between a grant and its watching is missed. */
   #reviews = 0;
   #review: Iterator<Watched> | undefined;
@@ -100,28 +99,22 @@ export class Grants {
     this.#timer = undefined;
     this.#watched.clear();
     this.#due.clear();
-    this.#late.clear();
   }
 
   #watch(watched: Watched, asOf: number): () => void {
     const { principal, validity, last } = watched;
     const { tenant } = principal;
-    const all = this.#watched.get(tenant) ?? new Set();
-    this.#watched.set(tenant, all.add(watched));
+    getOrPut(this.#watched, tenant, () => new Set<Watched>()).add(watched);
     this.#next = Math.min(this.#next, validity.expires + graceOf(last));
     this.#timer ??= setInterval(() => this.#expire(), ADMISSION.expiryMs).unref();
     // It was granted before the tenant changed, or before a key or an authority went.
-    if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) this.#late.add(watched);
+    if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) this.#due.add(tenant);
     this.#schedule();
     return () => this.#forget(watched);
   }
 
   #forget(watched: Watched): void {
-    const { tenant } = watched.principal;
-    const all = this.#watched.get(tenant);
-    all?.delete(watched);
-    this.#late.delete(watched);
-    if (all?.size === 0) this.#watched.delete(tenant);
+    deleteFrom(this.#watched, watched.principal.tenant, watched);
     if (this.#watched.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
@@ -135,8 +128,7 @@ export class Grants {
   }
 
   #schedule(): void {
-    if (this.#due.size > 0 || this.#late.size > 0 || this.#review)
-      this.#tick ??= setImmediate(() => this.#reviewSome());
+    if (this.#due.size > 0 || this.#review) this.#tick ??= setImmediate(() => this.#reviewSome());
   }
 
   #reviewSome(): void {
@@ -156,11 +148,6 @@ export class Grants {
 
   /** A set that is iterated may lose and gain members meanwhile. */
   #nextReview(): Iterator<Watched> | undefined {
-    if (this.#late.size > 0) {
-      const late = this.#late.values();
-      this.#late = new Set();
-      return late;
-    }
     const [tenant] = this.#due;
     if (tenant === undefined) return undefined;
     this.#due.delete(tenant);

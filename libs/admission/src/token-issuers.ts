@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { getOrPut, LruMap } from '@isthmus/runtime';
+import { deleteFrom, getOrPut, LruMap } from '@isthmus/runtime';
 import { ADMISSION } from './defaults.ts';
 import {
   claimsFault,
@@ -173,10 +173,10 @@ export class TokenIssuers {
 
   #remove(way: TokenWay): void {
     const { issuer } = way.rules;
-    removeFrom(this.#ofIssuer, issuer, way);
+    deleteFrom(this.#ofIssuer, issuer, way);
     const byKey = this.#byKey.get(issuer);
     if (!byKey) return;
-    for (const id of keyIds(way)) removeFrom(byKey, id, way);
+    for (const id of keyIds(way)) deleteFrom(byKey, id, way);
     if (byKey.size === 0) this.#byKey.delete(issuer);
   }
 }
@@ -212,12 +212,6 @@ async function signers(token: string, candidates: readonly Candidate[]): Promise
 function keyIds({ keys }: TokenWay): KeyId[] {
   const ids: KeyId[] = keys.flatMap(({ id }) => id ?? []);
   return keys.some(({ named }) => !named) ? [...ids, ANY_ID] : ids;
-}
-
-function removeFrom<K, T>(sets: Map<K, Set<T>>, key: K, value: T): void {
-  const set = sets.get(key);
-  set?.delete(value);
-  if (set?.size === 0) sets.delete(key);
 }
 
 function whose(tenant: string | undefined): string {

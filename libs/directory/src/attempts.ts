@@ -23,7 +23,7 @@ import { DIRECTORY } from './defaults.ts';
 import { countOn } from './directory.ts';
 import type { Session } from './placement.ts';
 import type { SessionRecord } from './registry.ts';
-import { quarantined, type RouteOptions, type RouteTo, ranked, Suspects, serving } from './route.ts';
+import { lookups, type RouteOptions, type RouteTo, ranked, Suspects, serving } from './route.ts';
 
 export interface RoutingOptions extends Omit<RouteOptions, 'suspects'> {
   /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
@@ -134,10 +134,6 @@ class Attempts implements Due {
     this.#routing.observation.events.emit('fault', 'routing', this.#request.caller?.remote ?? '', error);
   }
 
-  #count(): number {
-    return this.#log.attempts.length;
-  }
-
   /** Whether no attempt runs. */
   #idle(): boolean {
     return this.#state.at !== 'trying' || this.#state.running.size === 0;
@@ -172,7 +168,8 @@ class Attempts implements Due {
   #proceed(): void {
     if (this.#state.at !== 'trying' || this.#start() || !this.#idle()) return;
     const mayRetry =
-      this.#count() === 0 || (this.#count() < DIRECTORY.attempts && !this.#routing.budget.spent(this.#request.tenant));
+      this.#log.attempts.length === 0 ||
+      (this.#log.attempts.length < DIRECTORY.attempts && !this.#routing.budget.spent(this.#request.tenant));
     if (mayRetry && this.#hopeful()) this.#park();
     else this.#fail(this.#refusal());
   }
@@ -182,12 +179,12 @@ class Attempts implements Due {
    * @returns false without a session to try, or with nothing left in the budget
    */
   #start(again: AttemptKind = 'retry'): boolean {
-    if (this.#state.at !== 'trying' || this.#count() === DIRECTORY.attempts) return false;
+    if (this.#state.at !== 'trying' || this.#log.attempts.length === DIRECTORY.attempts) return false;
     const { running } = this.#state;
     const session = this.#best();
     const dial = session && this.#routing.nextHop(session.record.hubId)?.dial;
     if (!dial) return false;
-    const kind = this.#count() === 0 ? 'first' : again;
+    const kind = this.#log.attempts.length === 0 ? 'first' : again;
     const { budget, hedges } = this.#routing;
     if (kind !== 'first' && !(kind === 'hedge' ? hedges : budget).spend(this.#request.tenant)) return false;
     try {
@@ -254,8 +251,10 @@ class Attempts implements Due {
     const { observation, deadlines } = this.#routing;
     const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
     this.#log.attempts.push(entry);
-    const span = observation.tracer.attempt(this.#request, entry, this.#count());
-    const silent = () => this.#guarded(() => this.#hedge(record));
+    const span = observation.tracer.attempt(this.#request, entry, this.#log.attempts.length);
+    // A hub in this process does not hang.
+    const suspects = hubId === this.#routing.directory.ownHub ? [sessionId] : [sessionId, hubId];
+    const silent = () => this.#guarded(() => this.#hedge(...suspects));
     const silence = new Silence(DIRECTORY.hedgeAfterMs, silent, deadlines);
     const attempt: Attempt = { record, entry, span, abort: new DialAbort(), silence };
     this.#tried.add(sessionId);
@@ -303,17 +302,13 @@ class Attempts implements Due {
   #awaitAnswer(attempt: Attempt, running: ReadonlySet<Attempt>): void {
     this.#lives(attempt);
     if (this.#state.at === 'settled' || !running.has(attempt)) return;
-    const hung = () => {
-      this.#routing.suspects.accuse(this.#request.tenant, attempt.record.sessionId);
-      this.#start('hedge');
-    };
-    attempt.silence.awaitNext(DIRECTORY.hungAfterMs, () => this.#guarded(hung));
+    const hung = () => this.#guarded(() => this.#hedge(attempt.record.sessionId));
+    attempt.silence.awaitNext(DIRECTORY.hungAfterMs, hung);
   }
 
-  /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */
-  #hedge({ hubId, sessionId }: SessionRecord): void {
-    const { directory, suspects } = this.#routing;
-    suspects.accuse(this.#request.tenant, sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
+  /** Tries another session beside one that is silent. @param suspects what may hang: the session, and its hub */
+  #hedge(...suspects: string[]): void {
+    this.#routing.suspects.accuse(this.#request.tenant, ...suspects);
     this.#start('hedge');
   }
 
@@ -375,7 +370,8 @@ class Attempts implements Due {
         }
     }
     const agents = new Set<string>();
-    for (const { record } of quarantined(this.#routing, this.#to())) if (agents.add(record.agentId).size === 2) break;
+    for (const { quarantined } of lookups(this.#routing, this.#to()))
+      for (const { record } of quarantined) if (agents.add(record.agentId).size === 2) break;
     // Upstream's text, which operators search for.
     return new DialError('destination_unavailable', `No agent available${quarantineText([...agents])}`, {
       cause: last,

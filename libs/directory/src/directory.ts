@@ -1,4 +1,4 @@
-import { getOrPut } from '@isthmus/runtime';
+import { deleteFrom, getOrPut } from '@isthmus/runtime';
 import type { AgentName } from '@isthmus/tunnel';
 import { Placement, type Session } from './placement.ts';
 import type { SessionRecord } from './registry.ts';
@@ -62,11 +62,8 @@ export class Directory extends Replica {
 
   /** Calls back when a tenant gets a session, or one of its hubs is reachable again. @returns a function that stops waiting */
   onArrival(tenant: string, arrived: Arrived): () => void {
-    const waiting = getOrPut(this.#waiting, tenant, () => new Set<Arrived>()).add(arrived);
-    return () => {
-      waiting.delete(arrived);
-      if (waiting.size === 0 && this.#waiting.get(tenant) === waiting) this.#waiting.delete(tenant);
-    };
+    getOrPut(this.#waiting, tenant, () => new Set<Arrived>()).add(arrived);
+    return () => void deleteFrom(this.#waiting, tenant, arrived);
   }
 
   #tell(tenant: string, hubId: string): void {

@@ -1,4 +1,4 @@
-import { getOrPut, isIP, RandomSet } from '@isthmus/runtime';
+import { deleteFrom, getOrPut, isIP, RandomSet } from '@isthmus/runtime';
 import { type AgentIdentifiers, type AgentName, agentKey, isNetwork } from '@isthmus/tunnel';
 import ipaddr from 'ipaddr.js';
 import type { SessionRecord } from './registry.ts';
@@ -115,28 +115,15 @@ export interface Session {
   open: number;
 }
 
-const OWN = Symbol('own');
-const DRAINING = Symbol('draining');
+/** The hub in this process. */
+export const OWN = Symbol('own');
+export const DRAINING = Symbol('draining');
 
 /** A part of a pool: the zone of the sessions' hubs, `OWN` or `DRAINING`. */
 type Part = string | typeof OWN | typeof DRAINING;
 
 /** Sessions under one key, grouped by preference. There may be a pool for each session, so it has no empty part. */
 export class Pool extends Map<Part, RandomSet<Session>> {
-  /** Of the hub in this process. */
-  get own(): RandomSet<Session> | undefined {
-    return this.get(OWN);
-  }
-
-  get draining(): RandomSet<Session> | undefined {
-    return this.get(DRAINING);
-  }
-
-  /** Of other hubs in a zone. */
-  near(zone: string): RandomSet<Session> | undefined {
-    return this.get(zone);
-  }
-
   /** Whether other zones than this one have sessions. */
   isBeyond(zone: string): boolean {
     return this.size > Number(this.has(OWN)) + Number(this.has(DRAINING)) + Number(this.has(zone));
@@ -154,10 +141,7 @@ export class Pool extends Map<Part, RandomSet<Session>> {
   }
 
   remove(session: Session): void {
-    const part = partOf(session.state);
-    const sessions = this.get(part);
-    sessions?.delete(session);
-    if (sessions?.size === 0) this.delete(part);
+    deleteFrom(this, partOf(session.state), session);
   }
 }
 
@@ -276,12 +260,12 @@ export class Placement {
     const tenant = this.#tenants.get(record.tenant) as Tenant;
     for (const key of keys) {
       if (state.quarantined === undefined) removePooled(tenant, key, session);
-      else removeFrom(tenant.quarantined, key, session);
+      else deleteFrom(tenant.quarantined, key, session);
       countLength(tenant, key, -1);
     }
     tenant.sessions--;
     if (tenant.sessions === 0) this.#tenants.delete(record.tenant);
-    removeFrom(this.#byAgent, agentKey(record), session);
+    deleteFrom(this.#byAgent, agentKey(record), session);
     return session;
   }
 }
@@ -300,12 +284,6 @@ function removePooled({ pools }: Tenant, key: string, session: Session): void {
   const pool = pools.get(key);
   pool?.remove(session);
   if (pool?.size === 0) pools.delete(key);
-}
-
-function removeFrom(sets: Map<string, Set<Session>>, key: string, session: Session): void {
-  const sessions = sets.get(key);
-  sessions?.delete(session);
-  if (sessions?.size === 0) sets.delete(key);
 }
 
 function countLength(tenant: Tenant, key: string, by: 1 | -1): void {

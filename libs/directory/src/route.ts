@@ -2,7 +2,7 @@ import { getOrPut, type RandomSet } from '@isthmus/runtime';
 import type { NextHop } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import type { Directory } from './directory.ts';
-import { destinationKeys, Pool, type Session, type Strategy } from './placement.ts';
+import { DRAINING, destinationKeys, OWN, Pool, type Session, type Strategy } from './placement.ts';
 
 /** What decides a route, besides the dial. */
 export interface RouteOptions {
@@ -80,36 +80,37 @@ const NONE: ReadonlySet<string> = new Set();
  * several keys comes once for each.
  */
 export function* route(options: RouteOptions, to: RouteTo): Generator<Routed, void> {
-  const seen: Seen = {};
+  const seen: Seen = new Map();
   yield* ranked(options, to, seen);
-  yield* leftOut(options, to, (found, session) => seen.yielded?.get(idOf(found))?.has(session) ?? false);
+  yield* leftOut(options, to, seen);
 }
 
-/** What `ranked` has yielded, by lookup. Unset until the second is asked for: a dial takes the first. */
-interface Seen {
-  yielded?: Map<string, Set<Session>>;
-}
+/** What `ranked` has yielded, by lookup. Empty until the second is asked for: a dial takes the first. */
+type Seen = Map<string, Set<Session>>;
 
 const idOf = ({ step, key }: Lookup) => `${step} ${key}`;
 
 /** Yields only the sessions that have a rank, best first. */
-export function* ranked(options: RouteOptions, to: RouteTo, seen: Seen = {}): Generator<Routed & { rank: Rank }, void> {
+export function* ranked(
+  options: RouteOptions,
+  to: RouteTo,
+  seen: Seen = new Map(),
+): Generator<Routed & { rank: Rank }, void> {
   const { directory, nextHop, suspects } = options;
   const { tenant, tried = NONE } = to;
   for (const suspected of [false, true]) {
     const takes = (id: string) => suspected || !suspects.has(id, tenant);
     const usable = (hubId: string) => nextHop(hubId) !== undefined && takes(hubId);
     // Without a usable hub, the search would visit every session in vain, perhaps thousands.
-    if (!some(directory.hubIds(), usable)) continue;
+    if (![...directory.hubIds()].some(usable)) continue;
     const eligible = ({ record: { sessionId, hubId } }: Session) =>
       !tried.has(sessionId) && usable(hubId) && takes(sessionId);
-    for (const found of findings(options, to)) {
+    for (const found of lookups(options, to)) {
       for (const tier of tiersOf(found, options, suspected, eligible)) {
         const first = drawFrom(tier, directory.random);
         if (!first) continue;
-        if (!seen.yielded?.get(idOf(found))?.has(first)) yield { session: first, rank: tier };
-        seen.yielded ??= new Map();
-        const known = getOrPut(seen.yielded, idOf(found), () => new Set<Session>()).add(first);
+        if (seen.size === 0 || !seen.get(idOf(found))?.has(first)) yield { session: first, rank: tier };
+        const known = getOrPut(seen, idOf(found), () => new Set<Session>()).add(first);
         for (const session of tier.sets().flatMap((set) => [...set])) {
           if (known.has(session) || !tier.accepts(session)) continue;
           known.add(session);
@@ -122,23 +123,11 @@ export function* ranked(options: RouteOptions, to: RouteTo, seen: Seen = {}): Ge
 
 /** Yields the sessions of a destination whose agents are not in quarantine, in no order: of a dial's tenant only, and as they are asked for. */
 export function* serving(options: RouteOptions, to: RouteTo): Generator<Session, void> {
-  for (const found of findings(options, to)) yield* sessionsIn(found);
+  for (const found of lookups(options, to)) yield* sessionsIn(found);
 }
 
-/** The same for agents in quarantine. */
-export function* quarantined(options: RouteOptions, to: RouteTo): Generator<Session, void> {
-  for (const found of findings(options, to)) yield* found.quarantined;
-}
-
-/** Yields what is looked up for a destination: by each strategy in turn, best first. */
-export function lookups(
-  options: Pick<RouteOptions, 'directory' | 'strategies'>,
-  to: Pick<RouteTo, 'tenant' | 'host'>,
-): Generator<Lookup, void> {
-  return findings(options, to);
-}
-
-function* findings(options: Pick<RouteOptions, 'directory' | 'strategies'>, to: RouteTo): Generator<Found, void> {
+/** Yields what is looked up for a destination, and what that finds: by each strategy in turn, best first. */
+export function* lookups(options: Pick<RouteOptions, 'directory' | 'strategies'>, to: RouteTo): Generator<Found, void> {
   const { placement } = options.directory;
   const { tenant, host, agent } = to;
   if (agent !== undefined) {
@@ -172,11 +161,7 @@ function* sessionsIn({ pool }: Found): Generator<Session, void> {
 }
 
 /** Yields what `route` could not rank, for an operator who asks: the last of them are found by a look at all tenants' sessions. */
-function* leftOut(
-  options: RouteOptions,
-  to: RouteTo,
-  isRanked: (lookup: Lookup, session: Session) => boolean,
-): Generator<Routed> {
+function* leftOut(options: RouteOptions, to: RouteTo, seen: Seen): Generator<Routed> {
   const { directory, nextHop, suspects } = options;
   const { tenant, agent, tried = NONE } = to;
   const out = (session: Session, { step, key }: Lookup, why: LeftOut['why']): Routed => {
@@ -186,11 +171,11 @@ function* leftOut(
     return { session, leftOut: { step, key, why, reachable, suspected } };
   };
   const keys = new Set<string>();
-  for (const found of findings(options, to)) {
+  for (const found of lookups(options, to)) {
     keys.add(found.key);
     for (const session of found.quarantined) yield out(session, found, 'quarantined');
     for (const session of sessionsIn(found)) {
-      if (isRanked(found, session)) continue;
+      if (seen.get(idOf(found))?.has(session)) continue;
       yield out(session, found, tried.has(session.record.sessionId) ? 'tried' : 'unreachable');
     }
   }
@@ -214,8 +199,9 @@ function* tiersOf(
   const tier = (place: Rank['place'], skipsBusy: boolean, sets: Tier['sets'], accepts: Tier['accepts']): Tier => {
     return { suspected, step, key, place, skipsBusy, sets, accepts };
   };
-  const { own, draining } = pool;
-  const near = pool.near(zone);
+  const own = pool.get(OWN);
+  const near = pool.get(zone);
+  const draining = pool.get(DRAINING);
   const far = pool.isBeyond(zone) ? () => pool.beyond(zone) : undefined;
   let skipsBusy = true;
   if (own) {
@@ -262,11 +248,6 @@ function shuffledBySize(sets: readonly RandomSet<Session>[], random: () => numbe
     .map((set) => ({ set, rank: random() ** (1 / set.size) }))
     .sort((a, b) => b.rank - a.rank)
     .map(({ set }) => set);
-}
-
-function some<T>(items: Iterable<T>, holds: (item: T) => boolean): boolean {
-  for (const item of items) if (holds(item)) return true;
-  return false;
 }
 
 /**

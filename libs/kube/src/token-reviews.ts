@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { getOrPut, LruMap, RandomSet } from '@isthmus/runtime';
+import { deleteFrom, getOrPut, LruMap, RandomSet } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import type { KubeClient } from './client.ts';
 import { KUBE } from './defaults.ts';
@@ -112,7 +112,7 @@ export class TokenReviews {
     for (const [of, queue] of this.#queues) if (of !== KNOWN && queue.size > (most?.size ?? 0)) most = queue;
     if (!most || most.size <= (this.#queues.get(source)?.size ?? 0) + 1) return false;
     const given = most.draw(this.#random, () => true) as Review;
-    this.#unqueue(given);
+    deleteFrom(this.#queues, given.source, given);
     this.#open.delete(given.key);
     for (const settle of [...given.waiting]) settle(this.#tooMany);
     return true;
@@ -128,7 +128,7 @@ export class TokenReviews {
       };
       const abandon = () => {
         settle(notReviewed('the token was not reviewed in time: too many wait, or the API server is slow'));
-        if (review.waiting.size === 0 && this.#unqueue(review)) this.#open.delete(review.key);
+        if (review.waiting.size === 0 && deleteFrom(this.#queues, review.source, review)) this.#open.delete(review.key);
       };
       const late = setTimeout(abandon, KUBE.reviewMs);
       review.waiting.add(settle);
@@ -145,19 +145,12 @@ export class TokenReviews {
       if (!queue) return;
       // At random: if honest tokens and junk come from one address, neither order of arrival would ever reach the honest ones in a flood.
       const review = queue.draw(this.#random, () => true) as Review;
-      this.#unqueue(review);
+      deleteFrom(this.#queues, review.source, review);
       // Behind all others.
       if (this.#queues.delete(source)) this.#queues.set(source, queue);
       this.#running++;
       void this.#run(review);
     }
-  }
-
-  #unqueue(review: Review): boolean {
-    const queue = this.#queues.get(review.source);
-    const waited = queue?.delete(review) ?? false;
-    if (queue?.size === 0) this.#queues.delete(review.source);
-    return waited;
   }
 
   async #run(review: Review): Promise<void> {

@@ -10,6 +10,18 @@ export function getOrPut<K, V>(map: Map<K, V>, key: K, make: () => V): V {
   return value;
 }
 
+/** Takes a value out of the set, or a key out of the map, that is under a key, and that out with its last one. @returns whether it was there */
+export function deleteFrom<K, V>(
+  map: Map<K, { readonly size: number; delete(value: V): boolean }>,
+  key: K,
+  value: V,
+): boolean {
+  const values = map.get(key);
+  if (!values?.delete(value)) return false;
+  if (values.size === 0) map.delete(key);
+  return true;
+}
+
 /** Items by group, such as connections by their source. No operation depends on how many there are. */
 export class Grouped<T> {
   readonly #all = new Set<T>();

@@ -1,5 +1,6 @@
 import { setImmediate as tick } from 'node:timers/promises';
 import { credentialFiles, problemMessage, type TenantSource, Tenants } from '@isthmus/admission';
+import { deleteFrom, getOrPut } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { type Composed, compose, type Fault, fileName, type Profile, type Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
@@ -239,15 +240,9 @@ export class Sync {
   /** Remembers what an object names, so that it is written again when that changes. */
   #depends(name: string, names: ReadonlySet<string>): void {
     for (const each of this.#names.get(name) ?? []) {
-      if (names.has(each)) continue;
-      const by = this.#namedBy.get(each);
-      by?.delete(name);
-      if (by?.size === 0) this.#namedBy.delete(each);
+      if (!names.has(each)) deleteFrom(this.#namedBy, each, name);
     }
-    for (const each of names) {
-      const by = this.#namedBy.get(each) ?? new Set();
-      this.#namedBy.set(each, by.add(name));
-    }
+    for (const each of names) getOrPut(this.#namedBy, each, () => new Set<string>()).add(name);
     if (names.size > 0) this.#names.set(name, names);
     else this.#names.delete(name);
   }
