@@ -62,14 +62,29 @@ type Part = Readonly<Record<string, unknown>>;
 /** Ways to log in that Kubernetes itself has given up, that would need rights of their own, or that run a program. */
 const UNSUPPORTED_USER = ['username', 'password', 'as', 'auth-provider', 'exec'];
 
-async function read(path: string): Promise<KubeConnection> {
+/** The parts of a kubeconfig that its current context names. */
+async function contextIn(kubeconfig: string) {
   // Loaded only if there is such a file, because it takes 2 MB.
   const { parse } = await import('yaml');
-  const config = asPart(parse(textIn(path, 'the file')), 'the file');
+  const config = asPart(parse(kubeconfig), 'the file');
   const current = requiredText(config, 'current-context', 'the file');
   const context = named(config, 'contexts', 'context', current);
   const clusterName = requiredText(context, 'cluster', `context ${current}`);
-  const cluster = named(config, 'clusters', 'cluster', clusterName);
+  return { config, current, context, clusterName, cluster: named(config, 'clusters', 'cluster', clusterName) };
+}
+
+/** The URL of the API server that a kubeconfig leads to; undefined if it names none. Who uses the file says what is wrong. */
+export async function serverIn(kubeconfig: string): Promise<string | undefined> {
+  try {
+    const { cluster } = await contextIn(kubeconfig);
+    return parseServer(requiredText(cluster, 'server', ''), '').href;
+  } catch {
+    return undefined;
+  }
+}
+
+async function read(path: string): Promise<KubeConnection> {
+  const { config, current, context, clusterName, cluster } = await contextIn(textIn(path, 'the file'));
   const userName = requiredText(context, 'user', `context ${current}`);
   const user = named(config, 'users', 'user', userName);
   const dir = dirname(path);

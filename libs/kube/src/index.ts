@@ -1,5 +1,5 @@
 export { type KubeClient, KubeStatusError, kubeClient } from './client.ts';
-export { inClusterConnection, kubeconfigFile } from './connection.ts';
+export { inClusterConnection, kubeconfigFile, serverIn } from './connection.ts';
 export { leaderLease } from './leader.ts';
 export { periodic } from './lease.ts';
 export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';

@@ -1,6 +1,6 @@
 import { type KubeClient, KubeStatusError } from './client.ts';
 import { KUBE } from './defaults.ts';
-import { type Lease, leasePath, leasesPath, microTime, periodic, SeenLeases } from './lease.ts';
+import { findLease, type Lease, leasePath, microTime, periodic, SeenLeases, writeLease } from './lease.ts';
 
 export interface LeaderOptions {
   readonly client: KubeClient;
@@ -25,9 +25,7 @@ export function leaderLease({ client, namespace, name, identity, failed }: Leade
   const write = async (base: Lease | undefined, signal: AbortSignal) => {
     const now = microTime(Date.now());
     const ours = base?.spec?.holderIdentity === identity;
-    const body = {
-      apiVersion: 'coordination.k8s.io/v1',
-      kind: 'Lease',
+    const lease = {
       metadata: { ...base?.metadata, name, namespace },
       spec: {
         ...base?.spec,
@@ -38,9 +36,7 @@ export function leaderLease({ client, namespace, name, identity, failed }: Leade
       },
     };
     const asked = performance.now();
-    mine = base
-      ? await client.request<Lease>({ method: 'PUT', path: leasePath(namespace, name), body, signal })
-      : await client.request<Lease>({ method: 'POST', path: leasesPath(namespace), body, signal });
+    mine = await writeLease(client, lease, base !== undefined, signal);
     until = asked + KUBE.leaderSeconds * 1000;
   };
 
@@ -51,11 +47,7 @@ export function leaderLease({ client, namespace, name, identity, failed }: Leade
         return KUBE.leaderRenewMs;
       }
       mine = undefined;
-      const path = leasePath(namespace, name);
-      const found = await client.request<Lease>({ method: 'GET', path, signal }).catch((error) => {
-        if (error instanceof KubeStatusError && error.status === 404) return undefined;
-        throw error;
-      });
+      const found = await findLease(client, namespace, name, signal);
       seen.list(found ? [found] : [], false);
       const holder = found?.spec?.holderIdentity ?? '';
       if (holder === '' || holder === identity || !seen.isLive(name)) await write(found, signal);

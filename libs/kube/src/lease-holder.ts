@@ -3,6 +3,7 @@ import { inWords } from '@isthmus/tunnel';
 import { adviceOnRights, type KubeClient, KubeStatusError } from './client.ts';
 import { KUBE } from './defaults.ts';
 import {
+  findLease,
   type Lease,
   type LeaseCall,
   type LeaseList,
@@ -12,6 +13,8 @@ import {
   microTime,
   periodic,
   SeenLeases,
+  unlessNotFound,
+  writeLease,
 } from './lease.ts';
 
 export interface LeaseHolderOptions {
@@ -31,10 +34,8 @@ export interface LeaseHolderOptions {
 export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
   const { client, namespace, labels, warn } = options;
   const name = `konnectivity-proxy-server-${options.serverId}`;
-  const own = new OwnLease(client, namespace, name, (lease) => ({
+  const renewed = (lease: Lease | undefined): Lease => ({
     ...lease,
-    apiVersion: 'coordination.k8s.io/v1',
-    kind: 'Lease',
     metadata: { ...lease?.metadata, name, namespace, labels },
     spec: {
       holderIdentity: options.serverId,
@@ -42,13 +43,28 @@ export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
       leaseDurationSeconds: KUBE.leaseSeconds,
       renewTime: microTime(Date.now()),
     },
-  }));
+  });
+  /** Only this process writes it, so that its last known version is usually the current one. */
+  let latest: Lease | undefined;
+  /** A concurrent write by someone else is read and overwritten. */
+  const renew = async (signal: AbortSignal) => {
+    for (let conflicts = 0; ; conflicts++) {
+      const base = latest ?? (await findLease(client, namespace, name, signal));
+      try {
+        latest = await writeLease(client, renewed(base), base !== undefined, signal);
+        return;
+      } catch (error) {
+        latest = undefined;
+        if (!overtaken(error) || conflicts >= KUBE.leaseConflicts) throw error;
+      }
+    }
+  };
 
   const rights = `get, list, watch, create, update and delete on leases in the namespace ${namespace}`;
   const backoff = new Backoff(KUBE.leaseRetryFirstMs, KUBE.leaseRetryCapMs);
   const renewal = periodic(
     async (signal) => {
-      await own.renew(signal);
+      await renew(signal);
       backoff.reset();
       return KUBE.leaseRenewMs * (1 + Math.random() * KUBE.leaseRenewJitter);
     },
@@ -61,7 +77,8 @@ export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
 
   const close = async () => {
     await Promise.all([renewal, collection].map((each) => each[Symbol.asyncDispose]()));
-    await own.delete().catch((error) => warn(`lease ${namespace}/${name} could not be deleted: ${inWords(error)}`));
+    const deleted = client.request({ method: 'DELETE', path: leasePath(namespace, name) }).catch(unlessNotFound);
+    await deleted.catch((error) => warn(`lease ${namespace}/${name} could not be deleted: ${inWords(error)}`));
   };
   let closing: Promise<void> | undefined;
   return {
@@ -70,56 +87,6 @@ export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
       return closing;
     },
   };
-}
-
-/** One lease that only this process writes, so that its last known version is usually the current one. */
-class OwnLease {
-  readonly #client: KubeClient;
-  readonly #namespace: string;
-  readonly #name: string;
-  readonly #renewed: (lease: Lease | undefined) => Lease;
-  #latest: Lease | undefined;
-
-  constructor(client: KubeClient, namespace: string, name: string, renewed: (lease: Lease | undefined) => Lease) {
-    this.#client = client;
-    this.#namespace = namespace;
-    this.#name = name;
-    this.#renewed = renewed;
-  }
-
-  /** Updates the lease, or creates it if there is none. A concurrent write by someone else is read and overwritten. */
-  async renew(signal: AbortSignal): Promise<void> {
-    for (let conflicts = 0; ; conflicts++) {
-      const base = this.#latest ?? (await this.#find(signal));
-      try {
-        this.#latest = await (base ? this.#update(base, signal) : this.#create(signal));
-        return;
-      } catch (error) {
-        this.#latest = undefined;
-        if (!overtaken(error) || conflicts >= KUBE.leaseConflicts) throw error;
-      }
-    }
-  }
-
-  async delete(): Promise<void> {
-    const path = leasePath(this.#namespace, this.#name);
-    await this.#client.request({ method: 'DELETE', path }).catch(unlessNotFound);
-  }
-
-  #find(signal: AbortSignal): Promise<Lease | undefined> {
-    const path = leasePath(this.#namespace, this.#name);
-    return this.#client.request<Lease>({ method: 'GET', path, signal }).catch(unlessNotFound);
-  }
-
-  #create(signal: AbortSignal): Promise<Lease> {
-    const path = leasesPath(this.#namespace);
-    return this.#client.request<Lease>({ method: 'POST', path, body: this.#renewed(undefined), signal });
-  }
-
-  #update(base: Lease, signal: AbortSignal): Promise<Lease> {
-    const path = leasePath(this.#namespace, this.#name);
-    return this.#client.request<Lease>({ method: 'PUT', path, body: this.#renewed(base), signal });
-  }
 }
 
 export interface LeaseCollectionObserver {
@@ -196,9 +163,4 @@ export async function timed<T>(call: () => Promise<T>, report: (outcome: LeaseCa
 /** The lease changed since it was read: it has another version, is gone, or was just created. */
 function overtaken(error: unknown): boolean {
   return error instanceof KubeStatusError && (error.status === 409 || error.status === 404);
-}
-
-function unlessNotFound(error: unknown): undefined {
-  if (error instanceof KubeStatusError && error.status === 404) return undefined;
-  throw error;
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type KubeClient, KubeStatusError } from './client.ts';
 
 /** The relevant part of a coordination.k8s.io/v1 Lease. Updates keep unknown fields. */
 export interface Lease {
@@ -36,6 +37,31 @@ export function leasesPath(namespace: string): string {
 
 export function leasePath(namespace: string, name: string): string {
   return `${leasesPath(namespace)}/${encodeURIComponent(name)}`;
+}
+
+/** Returns a lease; undefined if there is none. */
+export function findLease(
+  client: KubeClient,
+  namespace: string,
+  name: string,
+  signal: AbortSignal,
+): Promise<Lease | undefined> {
+  const path = leasePath(namespace, name);
+  return client.request<Lease>({ method: 'GET', path, signal }).catch(unlessNotFound);
+}
+
+/** Writes a lease, which must be as it was read if it `exists`. @returns what the API server has made of it */
+export function writeLease(client: KubeClient, lease: Lease, exists: boolean, signal: AbortSignal): Promise<Lease> {
+  const { namespace = '', name } = lease.metadata;
+  const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', ...lease };
+  return exists
+    ? client.request<Lease>({ method: 'PUT', path: leasePath(namespace, name), body, signal })
+    : client.request<Lease>({ method: 'POST', path: leasesPath(namespace), body, signal });
+}
+
+export function unlessNotFound(error: unknown): undefined {
+  if (error instanceof KubeStatusError && error.status === 404) return undefined;
+  throw error;
 }
 
 /**
