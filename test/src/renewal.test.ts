@@ -124,7 +124,7 @@ test(
     look();
     assert.deepEqual(told, [
       until('agents', own),
-      'agents the key in tls.key does not belong to the certificate in tls.crt',
+      'agents tls.key: the key does not match the certificate',
       until('agents', next),
       'agents well',
       "agents ENOENT: no such file or directory, open 'tls.key'",

@@ -1,17 +1,7 @@
 import { createHash } from 'node:crypto';
-import {
-  type Certificate,
-  type CertificatePool,
-  faultOfContext,
-  isKeyOf,
-  missingPurpose,
-  ownChain,
-  pemText,
-  type RevocationList,
-  readRevocationLists,
-} from '@isthmus/runtime';
+import { serverIn } from '@isthmus/kube';
+import { checkedPem, missingPurpose, type RevocationList, readRevocationLists, UnusablePem } from '@isthmus/runtime';
 import type { Principal } from '@isthmus/tunnel';
-import { parse } from 'yaml';
 import { Revocations, TrustSet } from './certificate-trust.ts';
 import { ADMISSION } from './defaults.ts';
 import type { Problem, UsableFile } from './tenant-file.ts';
@@ -73,7 +63,7 @@ export async function readCredential(kind: CredentialFile['kind'], content: Buff
   const text = content.toString('utf8');
   if (kind === 'trust') return { trust: new TrustSet(text) };
   if (kind === 'kubeconfig') {
-    return { apiServer: apiServerIn(text), digest: createHash('sha256').update(text).digest('base64') };
+    return { apiServer: await serverIn(text), digest: createHash('sha256').update(text).digest('base64') };
   }
   return kind === 'keys' ? { keys: await readTokenKeys(text) } : { text };
 }
@@ -122,35 +112,16 @@ export function credentialProblems({ file, problem }: UsableFile, read: ReadCred
     }
   });
   if (unsigned.length > 0 || !file.server) return unsigned;
-  const fault = faultOfPair(
-    credentials.file('server.certificate').text ?? '',
-    credentials.file('server.key').text ?? '',
-  );
-  return fault === undefined ? [] : [problem(`server.${fault.of}`, `${file.server[fault.of]}: ${fault.why}`)];
-}
-
-interface PairFault {
-  readonly of: 'certificate' | 'key';
-  readonly why: string;
-}
-
-function faultOfPair(certificate: string, key: string): PairFault | undefined {
-  const of = (name: PairFault['of'], why: string) => ({ of: name, why });
-  let chain: CertificatePool;
+  const [cert, key] = [credentials.file('server.certificate').text, credentials.file('server.key').text];
   try {
-    chain = ownChain(certificate);
+    const leaf = checkedPem({ cert, key });
+    if (!leaf || !missingPurpose(leaf, 'server')) return [];
+    throw new UnusablePem('cert', 'its extended key usage lacks serverAuth');
   } catch (error) {
-    return of('certificate', (error as Error).message);
+    if (!(error instanceof UnusablePem)) throw error;
+    const at = error.of === 'key' ? 'key' : 'certificate';
+    return [problem(`server.${at}`, `${file.server[at]}: ${error.message}`)];
   }
-  const [leaf] = chain.all as [Certificate];
-  if (missingPurpose(leaf, 'server')) return of('certificate', 'its extended key usage lacks serverAuth');
-  try {
-    if (!isKeyOf(key, leaf)) return of('key', 'the key does not match the certificate');
-  } catch (error) {
-    return of('key', (error as Error).message);
-  }
-  const fault = faultOfContext({ cert: chain.pem, key: pemText(key) });
-  return fault === undefined ? undefined : of('certificate', fault);
 }
 
 /** A way in by certificate, as a tenant's file lists it. */
@@ -232,22 +203,4 @@ export function reviewRules(file: TenantFile, role: Principal['role']): (ReviewR
     const { kubeconfig, audience = CALLER_AUDIENCE, names: users, shared = false } = tokenReview;
     return { kubeconfig, audience, users, shared, at: `callers[${index}].tokenReview` };
   });
-}
-
-interface Kubeconfig {
-  readonly 'current-context'?: unknown;
-  readonly contexts?: readonly { readonly name?: unknown; readonly context?: { readonly cluster?: unknown } }[];
-  readonly clusters?: readonly { readonly name?: unknown; readonly cluster?: { readonly server?: unknown } }[];
-}
-
-/** The URL of the API server that a kubeconfig's current context asks; undefined if it names none. Who uses the file says what is wrong. */
-function apiServerIn(kubeconfig: string): string | undefined {
-  try {
-    const { 'current-context': current, contexts, clusters } = parse(kubeconfig) as Kubeconfig;
-    const used = contexts?.find(({ name }) => name === current)?.context?.cluster;
-    const server = clusters?.find(({ name }) => name === used)?.cluster?.server;
-    return typeof server === 'string' ? new URL(server).href : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -88,18 +88,24 @@ test('authorities and server names are found as long as a tenant has them', asyn
 
 test('a file that cannot be used with the files that it names is refused, with the place', async () => {
   const { cert: ca } = await CertificateAuthority.create('one', DAY);
+  const client = await selfSigned('x', ['client']);
   const texts = {
     ...(await serverFiles()),
     ca,
     otherKey: (await selfSigned('x')).key,
-    client: (await selfSigned('x', ['client'])).cert,
+    client: client.cert,
+    clientKey: client.key,
   };
   for (const [text, line, message] of [
     ['agents:\n  - {certificates: {ca: none}}', 3, /^none: there is no certificate \(PEM\) in it$/],
     ['agents:\n  - {certificates: {ca: c}}', 3, /^c: certificate 1 in it \(server\) is of no certificate authority/],
     ['server: {serverNames: [a], certificate: c, key: otherKey}', 2, /^otherKey: the key does not match/],
     ['server: {serverNames: [a], certificate: c, key: c}', 2, /^c: there is no usable private key/],
-    ['server: {serverNames: [a], certificate: client, key: k}', 2, /^client: its extended key usage lacks serverAuth/],
+    [
+      'server: {serverNames: [a], certificate: client, key: clientKey}',
+      2,
+      /^client: its extended key usage lacks serverAuth/,
+    ],
     ['agents: [{tokens: {issuer: i, audience: a, keys: ca}}, {certificates: {ca: none}}]', 2, /^none/],
     ['agents: [{tokens: {issuer: i, audience: a, keys: none}}]', 2, /^none: there is no public key in it/],
     [

@@ -60,7 +60,7 @@ test('a file that is missing, unreadable or of another kind is named with its fl
       `--cluster-key: ${garbage}: there is no usable private key (PEM) in it`,
     ],
     [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: .*: the key in it is encrypted/],
-    [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* does not match/],
+    [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: .*: the key does not match/],
     [
       `--cluster-cert=${weak.cert} --cluster-key=${weak.key}`,
       `--cluster-cert: ${weak.cert}: certificate 1 of 1 (CN=weak): its RSA key has 1024 bits: 2048 to 8192 are allowed`,

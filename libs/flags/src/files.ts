@@ -1,15 +1,6 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
-import {
-  type Certificate,
-  CertificatePool,
-  faultOfContext,
-  isKeyOf,
-  ownChain,
-  pemText,
-  readNamedFile,
-  reasonOf,
-} from '@isthmus/runtime';
+import { CertificatePool, checkedPem, readNamedFile, reasonOf, UnusablePem } from '@isthmus/runtime';
 import { FLAGS } from './defaults.ts';
 import { FlagError } from './flag.ts';
 
@@ -66,15 +57,14 @@ export function checkAppendable(flag: string, path: string): void {
  */
 export function checkTlsFiles<Flag extends string>(flags: Files<Flag>, cert: Flag, key: Flag, ca: Flag): void {
   checkTogether(flags, cert, key);
-  if (flags[cert] !== '') {
-    const chain = inFile(cert, flags[cert], ownChain);
-    const [leaf] = chain.all as [Certificate];
-    if (!inFile(key, flags[key], (text) => isKeyOf(text, leaf)))
-      throw new FlagError(key, `the key in ${flags[key]} does not match the certificate in ${flags[cert]}`);
-    const fault = faultOfContext({ cert: chain.pem, key: pemText(readFlagFile(key, flags[key])) });
-    if (fault !== undefined) throw new FlagError(cert, `${flags[cert]}: ${fault}`);
+  const text = (flag: Flag) => (flags[flag] === '' ? undefined : readFlagFile(flag, flags[flag]));
+  try {
+    checkedPem({ cert: text(cert), key: text(key), ca: text(ca) });
+  } catch (error) {
+    if (!(error instanceof UnusablePem)) throw error;
+    const flag = { cert, key, ca }[error.of];
+    throw new FlagError(flag, `${flags[flag]}: ${error.message}`);
   }
-  if (flags[ca] !== '') poolIn(ca, flags[ca]);
 }
 
 /** Checks that both of two flags are set, or neither. */
@@ -98,13 +88,9 @@ export function sharedAuthority(
 
 /** Blocks of other types, and those that are damaged, are skipped, and a malformed certificate refuses all, as in upstream's loader. */
 function poolIn(flag: string, path: string): CertificatePool {
-  return inFile(flag, path, CertificatePool.authorities);
-}
-
-function inFile<T>(flag: string, path: string, read: (text: string) => T): T {
   const text = readFlagFile(flag, path);
   try {
-    return read(text);
+    return CertificatePool.authorities(text);
   } catch (error) {
     throw new FlagError(flag, `${path}: ${(error as Error).message}`);
   }

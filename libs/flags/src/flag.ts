@@ -181,3 +181,12 @@ export class FlagError extends Error {
     this.flag = shown;
   }
 }
+
+/** Reads the value of a flag. @throws FlagError that says what was thrown */
+export function checked<T>(flag: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw new FlagError(flag, (error as Error).message);
+  }
+}

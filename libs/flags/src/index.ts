@@ -43,4 +43,4 @@ export { type GatewayPlace, parseGateways, proxyNetworks } from './topics/caller
 export { resumeOptions } from './topics/common.ts';
 export { parseDestinations, parseDirect } from './topics/destinations.ts';
 export { hubSocket } from './topics/plane.ts';
-export { parseConsole, parseLabels, parseStrategies } from './topics/server.ts';
+export { parseLabels, parseStrategies } from './topics/server.ts';

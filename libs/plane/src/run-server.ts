@@ -20,7 +20,6 @@ import {
   type FlagTable,
   memberOf,
   type ProgramFlags,
-  parseConsole,
   parseStrategies,
   peerLinks,
   peerTls,
@@ -323,7 +322,7 @@ function operatorPorts(flags: ServerValues, events: PlaneEvents) {
       path: flags['admin-uds-name'] || undefined,
       tls: tls && ((...rest: Parameters<AdminTls>) => tlsServer(tls, ...rest)),
     },
-    console: { when: parseConsole(flags), traceUrl: flags['console-trace-url'] },
+    console: { when: flags.console, traceUrl: flags['console-trace-url'] },
     profiling: flags['enable-profiling'],
   };
 }

@@ -73,10 +73,10 @@ export {
 export { isPrintable, printable, printableJson } from './text.ts';
 export {
   type ClientTls,
+  checkedPem,
   clientTls,
   clientTlsOf,
   connectTls,
-  faultOfContext,
   httpsAgent,
   type ReadTls,
   secureContextOptions,
@@ -86,5 +86,6 @@ export {
   type TlsFiles,
   TlsRenewal,
   type TlsSettings,
+  UnusablePem,
 } from './tls.ts';
 export { boundMet, boundVerification } from './verification-bound.ts';

@@ -113,7 +113,7 @@ export function clientTlsOf(settings: TlsSettings): ClientTls {
     const read = secureContextOptions(settings);
     const of = textOf(read);
     if (last?.of === of) return last.tls;
-    usable(read, settings);
+    checkedFiles(read, settings);
     const tls = clientTls(read);
     made.set(settings, { of, tls });
     return tls;
@@ -249,7 +249,7 @@ export class TlsRenewal {
 
   #accept(read: ReadTls, use: (read: ReadTls) => void): void {
     const { files, inForce } = this.#options;
-    const leaf = usable(read, files);
+    const leaf = checkedFiles(read, files);
     use(read);
     this.#inForce = textOf(read);
     this.#skipped = skippedIn(files.ca ?? '', read.ca ? CertificatePool.of(read.ca) : undefined);
@@ -269,37 +269,52 @@ export function skippedIn(path: string, bundle: Pick<CertificatePool, 'skipped'>
   return (bundle?.skipped ?? []).map((each) => `${path}: ${each}: the others are used, this one is not`).join('; ');
 }
 
-/**
- * Returns the certificate, if there is one beside the authorities. Node accepts a file without authorities, such as one that is being
- * written, and then every client is refused.
- * @throws Error that names the file and what is wrong with it
- */
-function usable({ cert = '', key = '', ca }: ReadTls, files: TlsFiles): Certificate | undefined {
-  if (ca !== undefined) inFile(files.ca, () => CertificatePool.authorities(ca));
-  if (!files.cert) return undefined;
-  const chain = inFile(files.cert, () => ownChain(cert));
-  const [leaf] = chain.all as [Certificate];
-  if (!inFile(files.key, () => isKeyOf(key, leaf)))
-    throw new Error(`the key in ${files.key} does not belong to the certificate in ${files.cert}`);
-  const fault = faultOfContext({ cert: chain.pem, key });
-  if (fault !== undefined) throw new Error(`${files.cert}: ${fault}`);
-  return leaf;
-}
+/** A certificate, a key or a bundle of authorities that cannot be used. */
+export class UnusablePem extends Error {
+  readonly of: 'cert' | 'key' | 'ca';
 
-function inFile<T>(path: string | undefined, read: () => T): T {
-  try {
-    return read();
-  } catch (cause) {
-    throw new Error(`${path}: ${(cause as Error).message}`, { cause });
+  constructor(of: UnusablePem['of'], message: string, cause?: unknown) {
+    super(message, { cause });
+    this.of = of;
   }
 }
 
-/** Why OpenSSL does not show a certificate with its key; undefined if it does. Node's message begins with numbers that nobody looks up. */
-export function faultOfContext(own: Pick<SecureContextOptions, 'cert' | 'key'>): string | undefined {
+/**
+ * Checks what a program shows, and whom it trusts, as far as there is any (PEM). Node accepts a bundle without authorities, such as one that is
+ * being written, and then every client is refused.
+ * @returns the certificate
+ * @throws UnusablePem
+ */
+export function checkedPem({ cert, key = '', ca }: ReadTls): Certificate | undefined {
+  if (ca !== undefined) blaming('ca', () => CertificatePool.authorities(ca));
+  if (cert === undefined) return undefined;
+  const chain = blaming('cert', () => ownChain(cert));
+  const [leaf] = chain.all as [Certificate];
+  if (!blaming('key', () => isKeyOf(key, leaf))) throw new UnusablePem('key', 'the key does not match the certificate');
   try {
-    createSecureContext(own);
-    return undefined;
+    createSecureContext({ cert: chain.pem, key: pemText(key) });
   } catch (error) {
-    return `OpenSSL does not take it: ${(error as Error).message.replace(/^error:[0-9A-F]+:[^:]*::?/, '')}`;
+    // It begins with numbers that nobody looks up.
+    const why = (error as Error).message.replace(/^error:[0-9A-F]+:[^:]*::?/, '');
+    throw new UnusablePem('cert', `OpenSSL does not take it: ${why}`, error);
+  }
+  return leaf;
+}
+
+function blaming<T>(of: UnusablePem['of'], read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw new UnusablePem(of, (error as Error).message, error);
+  }
+}
+
+/** The same of what was read of files, whose names the error has. */
+function checkedFiles(read: ReadTls, files: TlsFiles): Certificate | undefined {
+  try {
+    return checkedPem(read);
+  } catch (error) {
+    if (!(error instanceof UnusablePem)) throw error;
+    throw new Error(`${files[error.of]}: ${error.message}`, { cause: error });
   }
 }

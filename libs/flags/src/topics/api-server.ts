@@ -3,7 +3,7 @@ import { apiServerFaults, checkServerName, type OwnPlaces } from '@isthmus/admis
 import { CertificatePool, isIP, isLoopback, machineAddresses, ownChain } from '@isthmus/runtime';
 import { type Destination, formatDestination, parseDestination } from '@isthmus/tunnel';
 import { readFlagFile } from '../files.ts';
-import { bool, FlagError, int, ownTopic, strings, type Values } from '../flag.ts';
+import { bool, checked, FlagError, int, ownTopic, strings, type Values } from '../flag.ts';
 import { readNetworks, SERVER_PORTS } from './callers.ts';
 
 const TOPIC = 'Listening: clients of API servers';
@@ -66,14 +66,6 @@ export function checkApiServer(flags: Values<typeof apiServerOfGateway> & Partia
 export function apiServerAt(flags: Values<typeof apiServerOfGateway> & Partial<Values<typeof apiServer>>) {
   const { 'api-server': addresses, 'api-server-proxy-protocol': proxyProtocol, 'api-server-name': names = [] } = flags;
   return addresses.length > 0 ? { names, addresses, proxyProtocol } : undefined;
-}
-
-function checked<T>(flag: string, read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    throw new FlagError(flag, (error as Error).message);
-  }
 }
 
 /** The ports that a program listens on by its flags. */

@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+// Not all of the package: agents load this file too.
+import { parseAddress, planeKeys } from '@isthmus/directory/redis/options';
 import { parseDestination } from '@isthmus/tunnel';
 import { checkTlsFiles, checkTogether, faultOfDirectory, faultOfSocketPath, readFlagFile } from '../files.ts';
-import { FlagError, int, ownTopic, string, type Values } from '../flag.ts';
+import { checked, FlagError, int, ownTopic, string, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
 export const membership = ownTopic('Plane', {
@@ -81,36 +83,10 @@ function withoutPasswords(url: string): string {
   return url.replace(/([?&][\w-]*password=)[^&]*/gi, '$1[redacted]').replace(/(:\/\/[^\s/@:]*):.*@/, '$1:[redacted]@');
 }
 
-/** Names that the registry accepts in its keys. */
-const PLANE = /^[\w.-]{1,64}$/;
-
-/** By kind of URL: the form of such a URL, in words and as a pattern. */
-const REDIS_URLS = {
-  '': ['redis://[user[:password]@]host[:port][/db]', /^[^\s/,?#]+(\/\d{0,4})?$/],
-  '+sentinel': [
-    'redis+sentinel://[user[:password]@]host[:port],.../primary[/db]',
-    /^[^\s/?#]+\/[\w.-]+(\/\d{0,4})?(\?\S+)?$/,
-  ],
-  '+cluster': ['redis+cluster://[user[:password]@]host[:port],...', /^[^\s/?#]+\/?$/],
-} as const;
-
+/** As the registry reads them. A URL may hold a password, so no message repeats it. */
 export function checkMembership(flags: PlaneFlags): void {
-  if (!PLANE.test(flags.plane)) {
-    throw new FlagError(
-      'plane',
-      `bad name ${JSON.stringify(flags.plane)}: want 1 to 64 letters, digits, dots, dashes, underscores`,
-    );
-  }
-  if (flags['redis-url'] !== '') checkRedisUrl(flags['redis-url']);
-}
-
-/** The URL may hold a password, so no message repeats it. */
-function checkRedisUrl(url: string): void {
-  const [, kind, rest] = /^rediss?(\+sentinel|\+cluster|):\/\/(.*)$/.exec(url) ?? [];
-  const [shape, pattern] = REDIS_URLS[(kind ?? '') as keyof typeof REDIS_URLS];
-  if (kind === undefined || !pattern.test(rest ?? '')) {
-    throw new FlagError('redis-url', `want ${shape}, with rediss for TLS`);
-  }
+  checked('plane', () => planeKeys(flags.plane));
+  if (flags['redis-url'] !== '') checked('redis-url', () => parseAddress(flags['redis-url']));
 }
 
 export function checkRedisTls(flags: PlaneFlags & RedisTls): void {
@@ -170,12 +146,7 @@ export function checkAdminAdvertising(flags: AdminAdvertising): void {
 }
 
 function checkAddress(flag: string, address: string): void {
-  if (address === '') return;
-  try {
-    parseDestination(address);
-  } catch (error) {
-    throw new FlagError(flag, (error as Error).message.replace('bad destination', 'bad address'));
-  }
+  if (address !== '') checked(flag, () => parseDestination(address));
 }
 
 export const peerSockets = ownTopic('Plane', {

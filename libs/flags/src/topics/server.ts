@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 // Not all of the package: agents load this file too.
 import { STRATEGIES, type Strategy } from '@isthmus/directory/placement';
-import { bool, duration, FlagError, int, optionalInt, ownTopic, string, topic, type Values } from '../flag.ts';
+import { bool, duration, FlagError, int, oneOf, optionalInt, ownTopic, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 import { adminSocket } from './common.ts';
 
@@ -57,7 +57,7 @@ export const serverPorts = topic('Listening: health, metrics and administration'
     '127.0.0.1',
     'Address that --admin-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',
   ),
-  console: string(
+  console: oneOf(['auto', 'on', 'off'])(
     'auto',
     'Serve the console at /console/ on the admin port: on, off, or auto, which is on for a loopback address or unix socket. Any other address needs --admin-server-cert.',
     { own: true },
@@ -154,17 +154,7 @@ export function checkServerCount(flags: Values<typeof serverCount>): void {
   if (count !== undefined && count < 1) throw new FlagError('server-count', `bad number ${count}: want 1 or more`);
 }
 
-const CONSOLES = ['auto', 'on', 'off'] as const;
-
-/** Returns when the console is served. @throws FlagError */
-export function parseConsole(flags: Pick<Values<typeof serverPorts>, 'console'>): (typeof CONSOLES)[number] {
-  const found = CONSOLES.find((known) => known === flags.console);
-  if (found) return found;
-  throw new FlagError('console', `unknown value ${JSON.stringify(flags.console)}: want ${CONSOLES.join(', ')}`);
-}
-
-export function checkConsole(flags: Pick<Values<typeof serverPorts>, 'console' | 'console-trace-url'>): void {
-  parseConsole(flags);
+export function checkConsole(flags: Pick<Values<typeof serverPorts>, 'console-trace-url'>): void {
   const url = flags['console-trace-url'];
   if (url === '') return;
   const sample = url.replaceAll('{trace_id}', '0');
