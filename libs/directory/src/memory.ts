@@ -24,19 +24,44 @@ export function memoryRegistry(): Registry {
 
 class MemoryRegistry implements Registry {
   readonly #replica = new Replica();
-  readonly #registrations = new Map<string, MemoryRegistration>();
+  readonly #registrations = new Map<string, HubRegistration & { supersede(by: HubRecord): void }>();
   readonly #members = new Set<Member>();
   readonly #watchers = new Set<(change: Change) => void>();
 
   register(hub: HubRecord, state?: StateListener): HubRegistration {
     const held = this.#replica.hub(hub.hubId)?.incarnation ?? 0;
     const later = held > hub.incarnation ? { ...hub, incarnation: held + 1 } : hub;
-    const registration = new MemoryRegistration(later, (change) => this.#publish(change), state);
+    const registration = this.#registration(later, state);
     this.#registrations.get(hub.hubId)?.supersede(later);
     this.#registrations.set(hub.hubId, registration);
     this.#publish({ kind: 'hub', hub: later });
     if (state) queueMicrotask(() => state(true, 'registered in memory'));
     return registration;
+  }
+
+  #registration(hub: HubRecord, state: StateListener | undefined) {
+    const { hubId, incarnation } = hub;
+    const { promise, resolve } = Promise.withResolvers<HubRecord>();
+    let ended = false;
+    const write = (change: Change) => ended || this.#publish(change);
+    return {
+      superseded: promise,
+      announce: (session: SessionRecord) => void write({ kind: 'session', session: { ...session, incarnation } }),
+      withdraw: (sessionId: string, version: number) =>
+        void write({ kind: 'session-gone', sessionId, hubId, incarnation, version }),
+      drain: () => void write({ kind: 'hub', hub: { ...hub, draining: true } }),
+      async close() {
+        write({ kind: 'hub-gone', hubId, incarnation });
+        ended = true;
+      },
+      supersede(later: HubRecord) {
+        if (ended) return;
+        ended = true;
+        const detail = `hub ${hubId} has a later incarnation than ${incarnation}: this one stops writing`;
+        queueMicrotask(() => state?.(false, detail));
+        resolve(later);
+      },
+    };
   }
 
   /** Calls the listener in microtasks: in order, and never from within the call that caused the change. */
@@ -71,16 +96,12 @@ class MemoryRegistry implements Registry {
     const said = quarantines.last({ tenant, agentId });
     if (said?.reason === reason) return false;
     const isNew = reason !== undefined && said?.reason === undefined;
-    if (isNew && this.#quarantined(tenant) >= 2 * DIRECTORY.quarantined - quarantines.size)
-      throw new QuarantineFull(tenant);
+    const ofTenant = quarantines.inForce().filter((each) => each.tenant === tenant).length;
+    if (isNew && ofTenant >= 2 * DIRECTORY.quarantined - quarantines.size) throw new QuarantineFull(tenant);
     const version = Math.max(Date.now(), (said?.version ?? 0) + 1);
     const quarantine = { tenant, agentId, version, ...(reason !== undefined && { reason }) };
     this.#publish({ kind: 'quarantine', quarantine });
     return true;
-  }
-
-  #quarantined(tenant: string): number {
-    return this.#replica.quarantines.inForce().filter((quarantine) => quarantine.tenant === tenant).length;
   }
 
   async close(): Promise<void> {
@@ -92,56 +113,5 @@ class MemoryRegistry implements Registry {
   #publish(change: Change): void {
     if (!this.#replica.apply(change)) return;
     for (const watcher of this.#watchers) watcher(change);
-  }
-}
-
-class MemoryRegistration implements HubRegistration {
-  readonly #superseded = Promise.withResolvers<HubRecord>();
-  readonly #publish: (change: Change) => void;
-  readonly #state: StateListener | undefined;
-  #hub: HubRecord;
-  #ended = false;
-
-  constructor(hub: HubRecord, publish: (change: Change) => void, state: StateListener | undefined) {
-    this.#hub = hub;
-    this.#publish = publish;
-    this.#state = state;
-  }
-
-  get superseded(): Promise<HubRecord> {
-    return this.#superseded.promise;
-  }
-
-  announce(session: SessionRecord): void {
-    this.#write({ kind: 'session', session: { ...session, incarnation: this.#hub.incarnation } });
-  }
-
-  withdraw(sessionId: string, version: number): void {
-    const { hubId, incarnation } = this.#hub;
-    this.#write({ kind: 'session-gone', sessionId, hubId, incarnation, version });
-  }
-
-  drain(): void {
-    this.#hub = { ...this.#hub, draining: true };
-    this.#write({ kind: 'hub', hub: this.#hub });
-  }
-
-  async close(): Promise<void> {
-    const { hubId, incarnation } = this.#hub;
-    this.#write({ kind: 'hub-gone', hubId, incarnation });
-    this.#ended = true;
-  }
-
-  supersede(later: HubRecord): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    const { hubId, incarnation } = this.#hub;
-    const detail = `hub ${hubId} has a later incarnation than ${incarnation}: this one stops writing`;
-    queueMicrotask(() => this.#state?.(false, detail));
-    this.#superseded.resolve(later);
-  }
-
-  #write(change: Change): void {
-    if (!this.#ended) this.#publish(change);
   }
 }

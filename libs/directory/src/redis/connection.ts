@@ -101,9 +101,24 @@ function shuffled<T>(list: readonly T[]): T[] {
     .map(({ item }) => item);
 }
 
+/**
+ * Asks one question over a connection of its own. Its deadline is half that of a command: a server that hangs may still be named by those that
+ * learn late, and then delays a connection only half as long, and the next lookup finds another server.
+ */
 function asker(tls: TlsFiles | undefined): Ask {
+  const deadlineMs = DIRECTORY.commandMs / 2;
   return async (server, user, ...commands) => {
-    const client = new Redis(askingOptions(server, user, tls));
+    const options: ClientOptions = {
+      ...connectionOptions(async () => server, tls, user),
+      lazyConnect: true,
+      connectTimeout: deadlineMs,
+      commandTimeout: deadlineMs,
+      disableClientInfo: true,
+      enableReadyCheck: false,
+      maxRetriesPerRequest: 0,
+      retryStrategy: () => null,
+    };
+    const client = new Redis(options);
     client.on('error', () => undefined);
     try {
       await client.connect();
@@ -205,13 +220,6 @@ function withCredentials(address: RedisAddress, read: CredentialSource): RedisAd
   };
 }
 
-/** The client reads its options again when it connects again. */
-function keepCurrent(client: Redis, address: RedisAddress): void {
-  for (const name of ['username', 'password'] as const) {
-    Object.defineProperty(client.options, name, { get: () => address.user[name] || undefined });
-  }
-}
-
 export type Client = Redis & Scripted;
 
 /** Without a reply mapping, replies keep their plain shapes. */
@@ -242,24 +250,6 @@ export function endpointOf(options: RedisRegistryOptions): Endpoint {
         .flatMap(({ user, sentinelUser }) => [user.password, sentinelUser.password])
         .flatMap((password) => [password, encodeURIComponent(password)])
         .filter((secret) => secret !== ''),
-  };
-}
-
-/**
- * Returns the options of a client that asks one question and disconnects. Its deadline is half that of a command. A server that hangs
- * may still be named by those that learn late. It then delays a connection only half as long, and the next lookup finds another server.
- */
-function askingOptions(server: HostPort, user: Credentials, tls: TlsFiles | undefined): ClientOptions {
-  const deadlineMs = DIRECTORY.commandMs / 2;
-  return {
-    ...connectionOptions(async () => server, tls, user),
-    lazyConnect: true,
-    connectTimeout: deadlineMs,
-    commandTimeout: deadlineMs,
-    disableClientInfo: true,
-    enableReadyCheck: false,
-    maxRetriesPerRequest: 0,
-    retryStrategy: () => null,
   };
 }
 
@@ -308,6 +298,7 @@ export class RedisConnection {
   constructor(endpoint: Endpoint, blockMs = 0) {
     this.#endpoint = endpoint;
     this.#deadlineMs = DIRECTORY.commandMs + blockMs;
+    const backoff = new Backoff(DIRECTORY.firstPauseMs, DIRECTORY.backoffCapMs);
     this.#client = new Redis({
       ...endpoint.options,
       connectionName: 'isthmus',
@@ -321,13 +312,27 @@ export class RedisConnection {
       enableOfflineQueue: false,
       autoResendUnfulfilledCommands: false,
       maxRetriesPerRequest: 0,
-      retryStrategy: reconnecting(),
+      /** Attempts since the last connection count from 1. */
+      retryStrategy(attempt) {
+        if (attempt === 1) backoff.reset();
+        return backoff.next();
+      },
     }) as unknown as Client;
-    keepCurrent(this.#client, endpoint.address);
+    // The client reads its options again when it connects again.
+    for (const name of ['username', 'password'] as const)
+      Object.defineProperty(this.#client.options, name, { get: () => endpoint.address.user[name] || undefined });
     this.#client.on('error', (error) => {
       this.#lastError = this.#describe(error);
     });
-    this.#limitHandshake(DIRECTORY.commandMs);
+    // A server that hangs still accepts connections, and another may already be in charge.
+    let handshake: NodeJS.Timeout | undefined;
+    this.#client.on('connect', () => {
+      handshake = setTimeout(() => {
+        this.#lastError = `connected, but no answer within ${DIRECTORY.commandMs} ms`;
+        this.#client.disconnect(true);
+      }, DIRECTORY.commandMs);
+    });
+    for (const event of ['ready', 'close']) this.#client.on(event, () => clearTimeout(handshake));
   }
 
   /** Runs commands on a live connection. Rejects with RegistryUnavailable, whatever the cause. */
@@ -343,21 +348,6 @@ export class RedisConnection {
       const detail = unanswered ? `no answer within ${this.#deadlineMs} ms` : this.#describe(error);
       throw new RegistryUnavailable(`redis ${this.#endpoint.name}: ${detail}`);
     }
-  }
-
-  /**
-   * Drops a connection that is not ready within `ms`. A server that hangs still accepts connections, and another may already be in
-   * charge.
-   */
-  #limitHandshake(ms: number): void {
-    let timer: NodeJS.Timeout | undefined;
-    this.#client.on('connect', () => {
-      timer = setTimeout(() => {
-        this.#lastError = `connected, but no answer within ${ms} ms`;
-        this.#client.disconnect(true);
-      }, ms);
-    });
-    for (const event of ['ready', 'close']) this.#client.on(event, () => clearTimeout(timer));
   }
 
   close(): void {
@@ -389,13 +379,4 @@ export class RedisConnection {
       client.off('ready', resolve).off('close', failed).off('end', failed);
     }
   }
-}
-
-/** Returns a function that says how long to pause before an attempt to connect. Attempts since the last connection count from 1. */
-function reconnecting(): (attempt: number) => number {
-  const backoff = new Backoff(DIRECTORY.firstPauseMs, DIRECTORY.backoffCapMs);
-  return (attempt) => {
-    if (attempt === 1) backoff.reset();
-    return backoff.next();
-  };
 }

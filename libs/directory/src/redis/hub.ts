@@ -25,26 +25,22 @@ type HubName = Pick<HubRecord, 'hubId' | 'incarnation'>;
 /** Runs the scripts for one process of a hub, and numbers its writes. */
 export class HubWriter {
   readonly hubId: string;
+  /** Of all written records, in place of their own. Only `takeOver` changes it. */
+  incarnation: number;
   readonly #keys: Keys;
-  #incarnation: number;
   #mark = 0;
   #acknowledged = 0;
 
   constructor(keys: Keys, { hubId, incarnation }: HubName) {
     this.hubId = hubId;
-    this.#incarnation = incarnation;
+    this.incarnation = incarnation;
     this.#keys = keys;
-  }
-
-  /** The incarnation of all written records. It replaces their own. */
-  get incarnation(): number {
-    return this.#incarnation;
   }
 
   /** Continues as the incarnation after the one in charge. */
   async takeOver(client: Client): Promise<void> {
     const inCharge = Number(await client.hget(this.#keys.hubs, this.hubId));
-    this.#incarnation = Math.max(this.#incarnation, inCharge + 1);
+    this.incarnation = Math.max(this.incarnation, inCharge + 1);
   }
 
   /**
@@ -75,7 +71,7 @@ export class HubWriter {
   /** Writes the hub and all its sessions, replacing everything that the store holds of it. Others see it in one step. */
   async open(client: Client, hub: HubRecord, writes: readonly SessionWrite[]): Promise<WriteOutcome> {
     const mark = ++this.#mark;
-    const staged = this.#keys.staged(this.hubId, this.#incarnation, mark);
+    const staged = this.#keys.staged(this.hubId, this.incarnation, mark);
     const stage = (part: readonly SessionWrite[]) => {
       const field = ({ version, session }: SessionWrite) => `${version} ${session && this.#stamped(session)}`;
       const fields = part.flatMap((write) => [write.sessionId, field(write)]);
@@ -104,7 +100,7 @@ export class HubWriter {
   }
 
   #stamped(record: HubRecord | SessionRecord): string {
-    return JSON.stringify({ ...record, incarnation: this.#incarnation });
+    return JSON.stringify({ ...record, incarnation: this.incarnation });
   }
 
   #acknowledge(mark: number, outcome: WriteOutcome): WriteOutcome {
@@ -113,12 +109,11 @@ export class HubWriter {
   }
 }
 
-/** Removes a hub whose record expired, with its sessions. Every watcher that notices calls this; the script lets one succeed. */
-export function removeExpired(client: Client, keys: Keys, name: HubName): Promise<void> {
-  return remove(client, keys, name, true);
-}
-
-async function remove(client: Client, keys: Keys, name: HubName, onlyExpired: boolean): Promise<void> {
+/**
+ * Removes a hub, with its sessions.
+ * @param onlyExpired whether only if its record has expired. Every watcher that notices calls this; the script lets one succeed
+ */
+export async function remove(client: Client, keys: Keys, name: HubName, onlyExpired: boolean): Promise<void> {
   const { hubId, incarnation } = name;
   const change: Change = { kind: 'hub-gone', hubId, incarnation, ...(onlyExpired && { expired: true }) };
   const shared = [...keysOf(keys, hubId), ...argumentsOf(name)];
@@ -214,9 +209,17 @@ export class RedisRegistration implements HubRegistration {
   async #round(): Promise<number | undefined> {
     try {
       const outcome = await (this.#opened ? this.#write() : this.#open());
-      if (outcome === 'superseded' && !this.#inCharge) return await this.#takeOver();
+      if (outcome === 'superseded' && !this.#inCharge) {
+        // The store holds a later incarnation although this process started later: the clock was set back.
+        await this.#connection.run((client) => this.#writer.takeOver(client));
+        return 0;
+      }
       if (outcome === 'superseded' || outcome === 'late') return await this.#supersede(outcome);
-      if (outcome === 'lost') return this.#reopen();
+      if (outcome === 'lost') {
+        if (!this.#opened) throw new RegistryUnavailable('redis dropped sessions while they were being written');
+        this.#opened = false;
+        return 0;
+      }
       this.#opened = true;
       this.#inCharge = true;
       this.#writtenAt = performance.now();
@@ -266,19 +269,6 @@ export class RedisRegistration implements HubRegistration {
       this.#outbox.retry(writes, performance.now());
       throw error;
     }
-  }
-
-  /** Called when the store lacks some or all of what this hub wrote. The next round writes it again. */
-  #reopen(): number {
-    if (!this.#opened) throw new RegistryUnavailable('redis dropped sessions while they were being written');
-    this.#opened = false;
-    return 0;
-  }
-
-  /** Called when the store holds a later incarnation although this process started later, because the clock was set back. */
-  async #takeOver(): Promise<number> {
-    await this.#connection.run((client) => this.#writer.takeOver(client));
-    return 0;
   }
 
   async #supersede(outcome: 'superseded' | 'late'): Promise<number> {

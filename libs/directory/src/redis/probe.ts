@@ -68,58 +68,45 @@ export async function probeRedis(options: RedisRegistryOptions): Promise<RedisPr
 }
 
 async function probed(client: Client, server: string, scratch: string): Promise<RedisProbe> {
-  const trial = new Trial();
+  const refused: { readonly command: string; readonly reason: string }[] = [];
+  let noWrites: RedisProbe['noWrites'];
+  const refuse = (command: string, reason: string) => {
+    const why = whyNoWrites(reason);
+    if (why === undefined) refused.push({ command, reason });
+    else noWrites ??= { why, reason };
+  };
+  /** Returns the answer, or undefined if the server refused the command. */
+  const attempt = async <T>(command: string, run: () => Promise<T>): Promise<T | undefined> => {
+    try {
+      return await run();
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      refuse(command, error.message);
+      return undefined;
+    }
+  };
   const asked = performance.now();
-  await trial.attempt('PING', () => client.ping());
+  await attempt('PING', () => client.ping());
   const roundTripMs = performance.now() - asked;
   const before = Date.now();
-  const time = (await trial.attempt('TIME', () => client.time())) as readonly [unknown, unknown] | undefined;
+  const time = (await attempt('TIME', () => client.time())) as readonly [unknown, unknown] | undefined;
   const aheadMs = time && Number(time[0]) * 1000 + Number(time[1]) / 1000 - (before + Date.now()) / 2;
-  const info = (await trial.attempt('INFO', () => client.info())) ?? '';
-  await tryAll(trial, client, scratch);
+  const info = (await attempt('INFO', () => client.info())) ?? '';
+  const pairs = await attempt('EVAL', () => client.eval(TRY, 2, scratch, `${scratch}:2`));
+  const flat = Array.isArray(pairs) ? pairs.map(String) : [];
+  for (let i = 0; i < flat.length; i += 2) refuse(flat[i] ?? '', flat[i + 1] ?? '');
+  await attempt('EVALSHA', () => client.evalsha(NO_SCRIPT, 1, scratch).catch(unlessUnknown));
+  await attempt('MGET', () => client.mget([scratch]));
+  await attempt('HSCAN', () => client.hscan(scratch, '0'));
+  await attempt('XREAD', () => client.xread('COUNT', 1, 'STREAMS', scratch, '$'));
   return {
-    server,
-    roundTripMs,
-    refused: trial.refused,
-    ...(trial.noWrites && { noWrites: trial.noWrites }),
+    ...{ server, roundTripMs, refused },
+    ...(noWrites && { noWrites }),
     ...(aheadMs !== undefined && { aheadMs }),
     version: /redis_version:(\S+)/.exec(info)?.[1] ?? '',
     role: /role:(\w+)/.exec(info)?.[1] ?? '',
     maxmemoryPolicy: /maxmemory_policy:(\S+)/.exec(info)?.[1] ?? '',
   };
-}
-
-/** Tries commands one by one, and collects the refused ones. */
-class Trial {
-  readonly refused: { readonly command: string; readonly reason: string }[] = [];
-  noWrites: RedisProbe['noWrites'];
-
-  /** @returns the answer, or undefined if the server refused the command */
-  async attempt<T>(command: string, run: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await run();
-    } catch (error) {
-      if (!isRefusal(error)) throw error;
-      this.refuse(command, error.message);
-      return undefined;
-    }
-  }
-
-  refuse(command: string, reason: string): void {
-    const why = whyNoWrites(reason);
-    if (why === undefined) this.refused.push({ command, reason });
-    else this.noWrites ??= { why, reason };
-  }
-}
-
-async function tryAll(trial: Trial, client: Client, scratch: string): Promise<void> {
-  const pairs = await trial.attempt('EVAL', () => client.eval(TRY, 2, scratch, `${scratch}:2`));
-  const flat = Array.isArray(pairs) ? pairs.map(String) : [];
-  for (let i = 0; i < flat.length; i += 2) trial.refuse(flat[i] ?? '', flat[i + 1] ?? '');
-  await trial.attempt('EVALSHA', () => client.evalsha(NO_SCRIPT, 1, scratch).catch(unlessUnknown));
-  await trial.attempt('MGET', () => client.mget([scratch]));
-  await trial.attempt('HSCAN', () => client.hscan(scratch, '0'));
-  await trial.attempt('XREAD', () => client.xread('COUNT', 1, 'STREAMS', scratch, '$'));
 }
 
 /** The hash of no script. A user who may call scripts gets NOSCRIPT. */

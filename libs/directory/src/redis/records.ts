@@ -154,7 +154,7 @@ export async function look(client: Client, keys: Keys): Promise<Look> {
   for (let i = 0; i < charge.length; i += 2) hubs.set(charge[i] as string, Number(charge[i + 1]));
   return {
     hubs,
-    position: toPosition(position),
+    position: { epoch: position[0] ?? '', seq: Number(position[1] ?? 0) },
     run,
     someQuarantined: quarantines > 0,
     replica: role !== 'master',
@@ -168,10 +168,6 @@ export function parsePosition(id: string): HistoryPosition {
 
 export function formatPosition({ epoch, seq }: HistoryPosition): string {
   return `${epoch || '0'}-${seq}`;
-}
-
-function toPosition([epoch, seq]: readonly (string | null)[]): HistoryPosition {
-  return { epoch: epoch ?? '', seq: Number(seq ?? 0) };
 }
 
 export function afterMark(value: string): string {

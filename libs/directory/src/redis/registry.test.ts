@@ -2,13 +2,14 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { changed, until } from '@isthmus/runtime/testing';
 import { DIRECTORY } from '../defaults.ts';
+import type { MemberEntry } from '../registry.ts';
 import { registryContract } from '../testing/contract.ts';
 import { member } from '../testing/observer.ts';
 import { RedisPlane, timesOfSuite, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import type { RedisConnection } from './connection.ts';
 import { planeKeys } from './options.ts';
-import { RedisMember } from './registry.ts';
+import { redisMember } from './registry.ts';
 
 describe('registry', () => {
   const skip = redisMissing();
@@ -27,7 +28,7 @@ describe('registry', () => {
 });
 
 /** A member whose store answers as `run` does. */
-function joined(run: () => Promise<unknown>): { times: number[]; membership: RedisMember } {
+function joined(run: () => Promise<unknown>): { times: number[]; membership: MemberEntry } {
   const times: number[] = [];
   const connection = {
     run() {
@@ -37,7 +38,7 @@ function joined(run: () => Promise<unknown>): { times: number[]; membership: Red
   };
   return {
     times,
-    membership: new RedisMember(member('a'), connection as unknown as RedisConnection, planeKeys('p')),
+    membership: redisMember(member('a'), connection as unknown as RedisConnection, planeKeys('p')),
   };
 }
 

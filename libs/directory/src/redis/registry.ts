@@ -26,50 +26,31 @@ import { RedisWatcher } from './watcher.ts';
  * Writes at intervals that a process is running. A store that was down or emptied lists the process again after its next write.
  * Failures are not reported here: the watchers of the directory report a store that does not answer.
  */
-export class RedisMember implements MemberEntry {
-  readonly #member: Member;
-  readonly #connection: RedisConnection;
-  readonly #key: string;
-  readonly #alarm = new Alarm();
-  readonly #finished: Promise<void>;
-  #first = true;
-  #closing = false;
-
-  constructor(member: Member, connection: RedisConnection, keys: Keys) {
-    this.#member = member;
-    this.#connection = connection;
-    this.#key = keys.members;
-    this.#finished = this.#run();
-  }
-
-  async close(): Promise<void> {
-    this.#closing = true;
-    this.#alarm.ring();
-    await within(this.#finished, DIRECTORY.commandMs);
-  }
-
-  /** Two processes with one id are two members, so neither hides the other. */
-  get #field(): string {
-    return `${this.#member.since} ${this.#member.memberId}`;
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#closing) {
-      await this.#try((client) => this.#beat(client));
-      if (!this.#closing) await this.#alarm.wait(DIRECTORY.memberBeatMs);
+export function redisMember(member: Member, connection: RedisConnection, { members }: Keys): MemberEntry {
+  // Two processes with one id are two members, so neither hides the other.
+  const field = `${member.since} ${member.memberId}`;
+  const alarm = new Alarm();
+  let [first, closing] = [true, false];
+  const attempt = (command: (client: Client) => Promise<unknown>) => connection.run(command).catch(() => undefined);
+  const beat = async (client: Client) => {
+    await client.isthmusBeat(members, DIRECTORY.memberTtlMs, field, JSON.stringify(member), first ? '1' : '0');
+    first = false;
+  };
+  const run = async () => {
+    while (!closing) {
+      await attempt(beat);
+      if (!closing) await alarm.wait(DIRECTORY.memberBeatMs);
     }
-    await this.#try((client) => client.hdel(this.#key, this.#field));
-  }
-
-  async #beat(client: Client): Promise<void> {
-    const first = this.#first ? '1' : '0';
-    await client.isthmusBeat(this.#key, DIRECTORY.memberTtlMs, this.#field, JSON.stringify(this.#member), first);
-    this.#first = false;
-  }
-
-  async #try(command: (client: Client) => Promise<unknown>): Promise<void> {
-    await this.#connection.run(command).catch(() => undefined);
-  }
+    await attempt((client) => client.hdel(members, field));
+  };
+  const finished = run();
+  return {
+    async close() {
+      closing = true;
+      alarm.ring();
+      await within(finished, DIRECTORY.commandMs);
+    },
+  };
 }
 
 /**
@@ -109,7 +90,7 @@ class RedisRegistry implements Registry {
   }
 
   join(member: Member): MemberEntry {
-    const joined = new RedisMember(member, this.#connection(), this.#keys);
+    const joined = redisMember(member, this.#connection(), this.#keys);
     this.#entries.add(joined);
     return joined;
   }

@@ -247,16 +247,10 @@ export const SCRIPTS = {
 } as const;
 
 type Write = (...keysThenArguments: (string | number)[]) => Promise<string>;
+type Writes = Exclude<keyof typeof SCRIPTS, 'isthmusRollCall' | 'isthmusLook'>;
 
 /** The scripts as commands of a client. */
-export interface Scripted {
-  readonly isthmusWrite: Write;
-  readonly isthmusStage: Write;
-  readonly isthmusOpen: Write;
-  readonly isthmusRemove: Write;
-  readonly isthmusQuarantine: Write;
-  readonly isthmusRestore: Write;
-  readonly isthmusBeat: Write;
+export interface Scripted extends Readonly<Record<Writes, Write>> {
   isthmusRollCall(members: string, ttlMs: number): Promise<string[]>;
   isthmusLook(
     hubs: string,

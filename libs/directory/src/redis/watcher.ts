@@ -1,7 +1,7 @@
 import { DIRECTORY } from '../defaults.ts';
 import type { Change, HubRecord, Quarantine, WatchListener } from '../registry.ts';
 import { type Client, isRefusal, type RedisConnection, withoutWrites } from './connection.ts';
-import { removeExpired } from './hub.ts';
+import { remove } from './hub.ts';
 import { Alarm, Health } from './loop.ts';
 import type { Keys } from './options.ts';
 import {
@@ -97,7 +97,7 @@ export class RedisWatcher {
         this.#health.note(`${error.message}; taking a new snapshot`);
         return 0;
       }
-      this.#distrustAbsence();
+      this.#missing.clear();
       this.#lookAt = 0;
       return this.#health.down(error);
     }
@@ -144,12 +144,8 @@ export class RedisWatcher {
   }
 
   #emptied(): Gap {
-    this.#distrustAbsence();
-    return new Gap('the store was emptied');
-  }
-
-  #distrustAbsence(): void {
     this.#missing.clear();
+    return new Gap('the store was emptied');
   }
 
   /** The hub wrote all its sessions again. The sessions read now may be later than the entry. Their versions settle that. */
@@ -168,7 +164,11 @@ export class RedisWatcher {
       if (found.replica) throw isReplica();
       return found;
     });
-    this.#expectRun(run);
+    if (run !== this.#run) {
+      // It may lack changes that were read from the last one, or hold different ones.
+      this.#missing.clear();
+      throw new Gap('another server answers');
+    }
     this.#compare(position);
     // Only a store that lost the key has none after it had some. The listener knows what to write again.
     if (this.#quarantines && !someQuarantined) throw new Gap('the store lost its quarantines');
@@ -205,13 +205,6 @@ export class RedisWatcher {
     });
   }
 
-  /** Another server, or another run of it, may lack changes that were read from the last one, or hold different ones. */
-  #expectRun(run: string): void {
-    if (run === this.#run) return;
-    this.#distrustAbsence();
-    throw new Gap('another server answers');
-  }
-
   #compare(store: HistoryPosition): void {
     const here = this.#position as HistoryPosition;
     if (store.epoch !== here.epoch && here.epoch !== '') throw this.#emptied();
@@ -232,10 +225,12 @@ export class RedisWatcher {
     if (known.length === 0) return;
     const records = await this.#connection.run((client) => client.mget(known.map(this.#keys.hub)));
     const absent = known.filter((_, index) => records[index] == null);
-    const refusal = absent.length === 0 ? undefined : await this.#refusalOf(deleteNothing(this.#keys));
+    // Changes nothing, and a server that takes no writes refuses it.
+    const deleteNothing = (client: Client) => client.hdel(this.#keys.meta, 'nothing');
+    const refusal = absent.length === 0 ? undefined : await this.#refusalOf(deleteNothing);
     if (refusal !== undefined) {
       this.#health.note(`following the directory, but cannot remove hubs that no longer write to it: ${refusal}`);
-      this.#distrustAbsence();
+      this.#missing.clear();
       return;
     }
     const now = performance.now();
@@ -246,12 +241,7 @@ export class RedisWatcher {
       const incarnation = inCharge.get(hubId);
       if (incarnation === undefined) {
         this.#tell({ kind: 'hub-gone', hubId, incarnation: held.get(hubId) ?? 0, expired: true });
-      } else await this.#connection.run((client) => removeExpired(client, this.#keys, { hubId, incarnation }));
+      } else await this.#connection.run((client) => remove(client, this.#keys, { hubId, incarnation }, true));
     }
   }
-}
-
-/** A write that changes nothing, and that a server which takes no writes refuses. */
-function deleteNothing(keys: Keys): (client: Client) => Promise<unknown> {
-  return (client) => client.hdel(keys.meta, 'nothing');
 }
