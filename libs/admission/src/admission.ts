@@ -61,8 +61,6 @@ export interface AdmissionOptions {
   readonly events: PlaneEvents;
   /** Ends what was started here. */
   readonly closing: { defer(close: () => void): void };
-  /** How often files are checked for changes, in milliseconds. Default: tenants' files every 2 s, the files that they name every 4 s. */
-  readonly pollMs?: number | undefined;
 }
 
 /**
@@ -70,7 +68,7 @@ export interface AdmissionOptions {
  * @throws Error if the directory or one of the program's CA bundles cannot be read
  */
 export async function startAdmission(options: AdmissionOptions): Promise<Admission> {
-  const { closing, events, pollMs, rememberMs, tokensOf } = options;
+  const { closing, events, rememberMs, tokensOf } = options;
   const dir = resolve(options.dir);
   const alone = options.only !== undefined;
   const path = (named: string) => resolve(dir, named);
@@ -91,7 +89,6 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
     only: options.only,
     own: options.own,
     found: (tenant) => found(tenant),
-    pollMs,
     changed(change) {
       changed(change);
       events.emit('tenants', { ...change, inForce: tenants.size });
@@ -124,7 +121,6 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
     paths: options.bundles,
     changed: () => changed({ changed: [...tenants.all].map(({ name }) => name), gone: [] }),
     events,
-    pollMs,
   });
   closing.defer(() => bundles.close());
   return {

@@ -148,8 +148,6 @@ interface ProgramBundlesOptions {
   readonly changed: () => void;
   /** Gets `certificate:failure` for a file that cannot be used. */
   readonly events: PlaneEvents;
-  /** How often the files are checked for changes, in milliseconds; default 4000. */
-  readonly pollMs?: number | undefined;
 }
 
 /** Follows the program's own CA bundles (--cluster-ca-cert, --server-ca-cert). While a file cannot be used, its last good bundle stays in force. */
@@ -163,7 +161,7 @@ export class ProgramBundles {
   constructor(options: ProgramBundlesOptions) {
     this.#options = options;
     for (const role of ['agent', 'caller'] as const) this.#look(role);
-    this.#timer = setInterval(() => this.look(), options.pollMs ?? ADMISSION.bundlesPollMs).unref();
+    this.#timer = setInterval(() => this.look(), ADMISSION.bundlesPollMs).unref();
   }
 
   of(role: Role): TrustSet | undefined {

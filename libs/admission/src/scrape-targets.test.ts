@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { FakeApiServer } from '@isthmus/kube/testing';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { ADMISSION } from './defaults.ts';
 import { ScrapeTargets } from './scrape-targets.ts';
 import { readTenantFile } from './tenant-file.ts';
@@ -66,8 +66,9 @@ async function scraped(context: TestContext, files: Readonly<Record<string, stri
   let passed = 0;
   context.mock.method(performance, 'now', () => clock() + passed);
   // Long, for only the list of a server that hangs may be late, however busy the machine is.
-  const options = { tenants, path: (named: string) => join(dir, named), firstMs: 60_000 };
-  const targets = new ScrapeTargets(options);
+  const times = changed(ADMISSION, { nodesFirstMs: 60_000 });
+  context.after(() => times[Symbol.dispose]());
+  const targets = new ScrapeTargets({ tenants, path: (named: string) => join(dir, named) });
   context.after(() => targets.close());
   const write = (of: Readonly<Record<string, string>>) => {
     const sources = Object.entries(of).map(([name, scrape]) => {
@@ -84,7 +85,6 @@ async function scraped(context: TestContext, files: Readonly<Record<string, stri
   write(files);
   return {
     targets,
-    options,
     write,
     api: (name: string) => Nodes.start(context, join(dir, `${name}.conf`)),
     pass: (ms: number) => {
@@ -161,13 +161,13 @@ test("kubelets are those of the API server's nodes, listed in pages, once for se
 
 test('an API server that hangs delays no other tenant, loses no nodes, and is named', async (context) => {
   const both = { acme: NODES, beta: NODES.replace('acme', 'beta') };
-  const { targets, options, kubelets, api, pass, write } = await scraped(context, both);
+  const { targets, kubelets, api, pass, write } = await scraped(context, both);
   const [acme, beta] = [await api('acme'), await api('beta')];
   acme.all = [node('a', ['InternalIP', '10.0.0.1'])];
   beta.hangs = true;
   assert.deepEqual(await kubelets('acme'), ['a 10.0.0.1:10250']);
   // Waits for beta a little, the first time.
-  options.firstMs = 50;
+  using _first = changed(ADMISSION, { nodesFirstMs: 50 });
   assert.equal(await kubelets(), undefined, 'nobody knows yet what beta has');
   assert.deepEqual(await kubelets('acme'), ['a 10.0.0.1:10250']);
   assert.deepEqual(targets.failures, []);

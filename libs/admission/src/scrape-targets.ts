@@ -16,8 +16,6 @@ interface ScrapeTargetsOptions {
   readonly tenants: Pick<Tenants, 'all' | 'get'>;
   /** A path in a tenant's file as an absolute one. */
   readonly path: (named: string) => string;
-  /** How long an answer waits for API servers that have not answered yet, in milliseconds. Default 3 s. */
-  readonly firstMs?: number;
 }
 
 /**
@@ -39,11 +37,11 @@ export class ScrapeTargets {
    * who has an older answer keeps it. One API server that fails takes nothing from the answer for all but its own nodes.
    */
   async of(name?: string): Promise<TargetGroup[] | undefined> {
-    const { tenants, firstMs = ADMISSION.nodesFirstMs } = this.#options;
+    const { tenants } = this.#options;
     const asked = name === undefined ? [...tenants.all] : [tenants.get(name)].filter((found) => found !== undefined);
     const lists = asked.flatMap((tenant) => this.#listsOf(tenant));
     const first = this.#look(lists);
-    if (first.length > 0) await within(Promise.all(first), firstMs);
+    if (first.length > 0) await within(Promise.all(first), ADMISSION.nodesFirstMs);
     if (lists.some(({ nodes, failure }) => !nodes && (name !== undefined || failure === undefined))) return undefined;
     return asked.flatMap((tenant) => this.#groups(tenant));
   }

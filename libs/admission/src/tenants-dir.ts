@@ -17,8 +17,6 @@ interface TenantsDirOptions extends TenantsOptions {
   readonly changed: (change: TenantsChange) => void;
   /** Called when the files that cannot be used change, and when the directory cannot be read. */
   readonly failing: (problems: readonly FileProblems[]) => void;
-  /** How often the files are checked for changes, in milliseconds; default 2000. */
-  readonly pollMs?: number | undefined;
 }
 
 export interface OnlyFile {
@@ -102,11 +100,7 @@ export class TenantsDir {
       if (change.changed.length > 0 || change.gone.length > 0) this.#options.changed(change);
       this.#report();
     } finally {
-      if (!this.#closed)
-        this.#timer = setTimeout(
-          () => void this.look(!this.#deep),
-          this.#options.pollMs ?? ADMISSION.tenantsPollMs,
-        ).unref();
+      if (!this.#closed) this.#timer = setTimeout(() => void this.look(!this.#deep), ADMISSION.tenantsPollMs).unref();
     }
   }
 

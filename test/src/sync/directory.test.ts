@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { startAdmission } from '@isthmus/admission';
+import { ADMISSION, startAdmission } from '@isthmus/admission';
+import { changed } from '@isthmus/runtime/testing';
 import { Directory, Sync } from '@isthmus/tenants-sync';
 import { planeEvents } from '@isthmus/tunnel';
 import { type Scope, scoped, tempDir, until } from '../harness/index.ts';
@@ -58,9 +59,11 @@ async function synced(scope: Scope) {
       sync = await start();
     },
     async member() {
+      const times = changed(ADMISSION, { tenantsPollMs: 20, bundlesPollMs: 20 });
+      scope.defer(() => times[Symbol.dispose]());
       const closing = { defer: (close: () => void) => scope.defer(close) };
       const bundles = { agent: '', caller: '' };
-      const own = { ...{ dir, closing, bundles, events: planeEvents() }, rememberMs: 0, tokensOf: [], pollMs: 20 };
+      const own = { ...{ dir, closing, bundles, events: planeEvents() }, rememberMs: 0, tokensOf: [] };
       return await startAdmission(own);
     },
   };

@@ -5,8 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { ADMISSION } from '@isthmus/admission';
 import { CertificateAuthority } from '@isthmus/certificates';
 import { certificateOf } from '@isthmus/runtime';
+import { changed } from '@isthmus/runtime/testing';
 import { Closing } from '@isthmus/service';
 import { planeEvents, principalText } from '@isthmus/tunnel';
 import { startTenancy } from './start-tenancy.ts';
@@ -32,6 +34,8 @@ async function shown(authority: CertificateAuthority, commonName: string) {
 }
 
 async function starting(context: TestContext) {
+  const times = changed(ADMISSION, { tenantsPollMs: 100, bundlesPollMs: 100 });
+  context.after(() => times[Symbol.dispose]());
   const dir = await mkdtemp(join(tmpdir(), 'tenancy-'));
   context.after(() => rm(dir, { recursive: true }));
   // At once, because a poll may come between any two writes.
@@ -53,7 +57,7 @@ async function starting(context: TestContext) {
   const start = async (flags: Readonly<Record<string, string>> = {}) => {
     const closing = new Closing();
     context.after(() => closing.close());
-    const tenancy = await startTenancy({ ...FLAGS, 'tenants-dir': dir, ...flags }, { closing, events, pollMs: 100 });
+    const tenancy = await startTenancy({ ...FLAGS, 'tenants-dir': dir, ...flags }, { closing, events });
     const agent = async (authority: CertificateAuthority, name: string) => {
       const certificate = await shown(authority, name);
       const source = '127.0.0.1';

@@ -20,8 +20,6 @@ import { tenantViews } from './views.ts';
 interface TenancyParts {
   readonly closing: Closing;
   readonly events: PlaneEvents;
-  /** How often files are checked for changes, in milliseconds. Default: tenants' files every 2 s, the files that they name every 4 s. */
-  readonly pollMs?: number | undefined;
 }
 
 type TenancyFlags = Pick<ServerValues, 'tenants-dir' | 'cipher-suites' | 'tls-min-version'> &
