@@ -153,8 +153,6 @@ export const RUNTIME = {
   lastBlockBytes: 16 * 1024,
   /** A write of at least this length waits for the stream's turn on its link. Shorter ones never wait. */
   bulkWriteBytes: 16 * 1024,
-  /** Pieces of a write that are shorter than this on average are joined first. Otherwise each would be a write to the socket. */
-  shortPieceBytes: 1024,
   /** A chunk of at least this length is part of a byte stream: it may wait until the end of the tick, so that several leave in one write. */
   bulkChunkBytes: 4096,
   /** The most bytes to gather in one write, or to leave in a socket before its writer pauses: the size of one socket read. */

@@ -7,6 +7,8 @@ import { bufferSizes, poolBytes } from '@isthmus/runtime';
 export const WIRE = {
   /** The first receive window of a link's streams. */
   windowBytes: bufferSizes.window,
+  /** Pieces of a Duplex's write that are shorter than this on average are joined first. Otherwise each would be a write to the socket. */
+  shortPieceBytes: 1024,
   /** Streams that the other side of a link may have open. More are refused. */
   streams: 100_000,
   /** The longest frame that a link accepts: one read of a socket fits into it. */

@@ -1,4 +1,6 @@
-import { compact, destroyOnceRead, MultiplexedDuplex } from '@isthmus/runtime';
+import { Duplex } from 'node:stream';
+import { bufferSizes, compact, destroyOnceRead, pushCompact, RUNTIME } from '@isthmus/runtime';
+import { WIRE } from '../defaults.ts';
 import { codeName, ErrorCode, StreamError } from './frames.ts';
 import { encodeHead, type Field, type Head, headOf, type OutgoingHead } from './heads.ts';
 import type { HeadKind, Http2Stream, StreamHandler } from './stream.ts';
@@ -6,17 +8,26 @@ import type { HeadKind, Http2Stream, StreamHandler } from './stream.ts';
 /** The event of each kind of section. */
 const EVENTS = { informational: 'headers', response: 'response', trailers: 'trailers' } as const;
 
+type Done = (error?: Error | null) => void;
+
 /**
- * A stream as a Duplex. Its two directions end independently; `destroy` and `close` reset it. Once both have ended, received bytes can
+ * A stream as a Duplex, with one write under way at a time. Its two directions end independently; `destroy` and `close` reset it. Once both have ended, received bytes can
  * still be read to the end, even after the connection has ended.
  *
  * Events in addition to a Duplex's, at the client: `headers` (an informational head), `response` and `trailers`, each with the Head.
  */
-export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
+export class DuplexStream extends Duplex implements StreamHandler {
   readonly #stream: Http2Stream;
+  /** Received bytes that the reader has not got. */
+  #unread = 0;
+  /** The length of the write under way, and its callback. */
+  #writeBytes = 0;
+  #writeDone: Done | undefined;
+  #endDone: Done | undefined;
 
   constructor(stream: Http2Stream) {
-    super();
+    // Bytes count as read only once the reader has them, so the sender's window bounds what is buffered.
+    super({ readableHighWaterMark: 1, writableHighWaterMark: bufferSizes.ahead });
     this.#stream = stream;
     stream.handler = this;
   }
@@ -55,7 +66,8 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
   }
 
   onData(bytes: Buffer): void {
-    this.received(bytes);
+    this.#unread += bytes.length;
+    if (pushCompact(this, bytes)) this.#reportTaken();
   }
 
   onEnd(): void {
@@ -63,57 +75,90 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
   }
 
   onWritable(): void {
-    if (this.writing) this.sent();
-    else this.endSent();
+    const { bulkWriteBytes } = RUNTIME;
+    if (!this.#writeDone) this.#endSent();
+    // A bulk writer with nothing left here writes more when it is the stream's turn.
+    else if (this.#writeBytes >= bulkWriteBytes && this.writableLength === this.#writeBytes && !this.writableEnded)
+      this.#stream.awaitTurn(this);
+    else this.writeMore();
+  }
+
+  /** Lets the writer write more. */
+  writeMore(error?: Error): void {
+    const done = this.#writeDone;
+    this.#writeDone = undefined;
+    done?.(error);
   }
 
   onClose(code: number | undefined, reason: Error | undefined): void {
     if (code === undefined) return;
     if (reason || code !== ErrorCode.NO_ERROR || !this.#stream.complete) {
       // What arrived before the other side abandoned the stream can still be read.
-      if (!reason && code === ErrorCode.CANCEL && this.unread > 0) this.#abandoned();
-      else this.destroy(reason ?? failureOf(code));
+      if (!reason && code === ErrorCode.CANCEL && this.#unread > 0) {
+        this.writeMore();
+        destroyOnceRead(this);
+      } else this.destroy(reason ?? failureOf(code));
       return;
     }
     // The whole response has arrived, and the other side wants no more of the request (section 8.1). The response can still be read.
-    this.completeWrite();
-    this.endSent();
+    this.writeMore();
+    this.#endSent();
     this.end();
-  }
-
-  #abandoned(): void {
-    this.completeWrite();
-    destroyOnceRead(this);
   }
 
   // What its Duplex asks for.
 
-  protected override send(piece: Buffer): void {
-    this.#stream.write(piece);
+  override _read(): void {
+    this.#reportTaken();
   }
 
-  protected override get sending(): boolean {
-    return !this.#stream.closed;
+  override _write(chunk: Buffer, _encoding: string, done: Done): void {
+    this.#write([chunk], chunk.length, done);
   }
 
-  protected override sendEnd(): void {
+  override _writev(writes: { chunk: Buffer }[], done: Done): void {
+    const chunks = writes.map(({ chunk }) => chunk);
+    const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
+    const short = length < WIRE.shortPieceBytes * chunks.length;
+    this.#write(short ? [Buffer.concat(chunks, length)] : chunks, length, done);
+  }
+
+  override _final(done: Done): void {
+    this.#endDone = done;
     this.#stream.end();
-    if (this.#stream.localEnded) this.endSent();
-  }
-
-  protected override taken(bytes: number): void {
-    this.#stream.consume(bytes);
-  }
-
-  protected override awaitTurn(): void {
-    this.#stream.awaitTurn(this);
+    if (this.#stream.localEnded) this.#endSent();
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#stream.reset(ErrorCode.CANCEL);
     this.#stream.release();
-    this.failWrite(error, 'stream was closed');
+    if (this.#writeDone) this.writeMore(error ?? new Error('stream was closed'));
     done(error);
+  }
+
+  #write(pieces: readonly Buffer[], length: number, done: Done): void {
+    if (length === 0) {
+      done();
+      return;
+    }
+    this.#writeBytes = length;
+    this.#writeDone = done;
+    for (const piece of pieces) this.#stream.write(piece);
+    if (this.#stream.closed) this.writeMore();
+  }
+
+  /** The writer's end has left. */
+  #endSent(): void {
+    const done = this.#endDone;
+    this.#endDone = undefined;
+    done?.();
+  }
+
+  #reportTaken(): void {
+    const unread = this.#unread;
+    if (unread === 0) return;
+    this.#unread = 0;
+    this.#stream.consume(unread);
   }
 }
 
