@@ -140,7 +140,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     let told: Promise<void> | undefined;
     const cut = () => {
       if (tunnels.size > 0) told ??= ends?.(tunnels.size);
-      tunnels.abortAll('agent', new PlaneEnded('the agent stops', { by: 'agent' }));
+      tunnels.abortEach(({ role }) => role === 'agent', new PlaneEnded('the agent stops', { by: 'agent' }));
     };
     closing.defer(async () => {
       cut();

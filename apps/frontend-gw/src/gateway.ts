@@ -86,7 +86,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     void own?.stop();
     return callers.hide();
   };
-  const cut = () => tunnels.abortAll('gateway', new PlaneEnded('the gateway stops', { by: 'gateway' }));
+  const cut = () =>
+    tunnels.abortEach(({ role }) => role === 'gateway', new PlaneEnded('the gateway stops', { by: 'gateway' }));
   const close = async () => {
     endsIdle?.[Symbol.dispose]();
     await own?.stop();

@@ -81,7 +81,8 @@ export class SocketFile {
       const there = statOf(this.#path);
       const leaves = there !== undefined && (await this.#leaves(there));
       // No await from here on, so that what was seen still holds, or the change is noticed.
-      if (leaves && this.#isAt(there)) return this.#show();
+      const now = statOf(this.#path);
+      if (leaves && now && isSame(now, there)) return this.#show();
       if (there && (leaves || !this.#clear(there))) continue;
       if (this.#mark()) return this.#show();
     }
@@ -151,11 +152,6 @@ export class SocketFile {
   /** With the slash at its end. */
   get #directory(): string {
     return this.#path.slice(0, this.#path.lastIndexOf('/') + 1);
-  }
-
-  #isAt(file: Stats): boolean {
-    const there = statOf(this.#path);
-    return there !== undefined && isSame(there, file);
   }
 
   get #missing(): boolean {

@@ -62,7 +62,6 @@ export {
   destroyOnceRead,
   endAfterPeer,
   keptAlive,
-  onceAborted,
   onceClosed,
   putBack,
   shortReads,

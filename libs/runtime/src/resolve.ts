@@ -1,4 +1,4 @@
-import { type LookupAddress, lookup, Resolver } from 'node:dns';
+import { type LookupAddress, lookup, promises } from 'node:dns';
 import { readFileSync, statSync } from 'node:fs';
 import { isIP, type LookupFunction } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
@@ -261,22 +261,15 @@ export const lookupName: LookupFunction = (name, { all, family }, callback) => {
   });
 };
 
-/** @param signal stops the wait */
-export async function resolveName(name: string, signal?: AbortSignal): Promise<readonly LookupAddress[]> {
-  signal?.throwIfAborted();
-  let stop = () => {};
-  try {
-    return await new Promise((resolve, reject) => {
-      const wait = names.resolve(name, (error, addresses) => (error ? reject(error) : resolve(addresses)));
-      stop = () => {
-        wait();
-        reject(signal?.reason);
-      };
-      signal?.addEventListener('abort', stop, { once: true });
+/** @param signal stops the wait. It is of this name alone, since it keeps what waits */
+export function resolveName(name: string, signal: AbortSignal): Promise<readonly LookupAddress[]> {
+  return new Promise((resolve, reject) => {
+    const stop = names.resolve(name, (error, addresses) => (error ? reject(error) : resolve(addresses)));
+    signal.addEventListener('abort', () => {
+      stop();
+      reject(signal.reason);
     });
-  } finally {
-    signal?.removeEventListener('abort', stop);
-  }
+  });
 }
 
 /** Asks for a name with each search domain in turn, as res_search(3). Returns undefined if none of them exists. */
@@ -316,7 +309,7 @@ async function ask(full: string, service: NameService, asked: Lookup): Promise<A
   for (let answer: Answer = { addresses: [] }; ; servers.shift()) {
     if (servers.length === 0) return answer;
     // Its own, so that it can be cancelled.
-    const resolver = new Resolver({ timeout, tries });
+    const resolver = new promises.Resolver({ timeout, tries });
     resolver.setServers(servers);
     asked.cancel = () => resolver.cancel();
     answer = await bothFamilies(resolver, full, service);
@@ -325,7 +318,7 @@ async function ask(full: string, service: NameService, asked: Lookup): Promise<A
   }
 }
 
-async function bothFamilies(resolver: Resolver, full: string, { noAaaa }: NameService): Promise<Answer> {
+async function bothFamilies(resolver: promises.Resolver, full: string, { noAaaa }: NameService): Promise<Answer> {
   const answers = await Promise.all(
     noAaaa ? [one(resolver, full, 4)] : [one(resolver, full, 6), one(resolver, full, 4)],
   );
@@ -335,17 +328,15 @@ async function bothFamilies(resolver: Resolver, full: string, { noAaaa }: NameSe
   };
 }
 
-function one(resolver: Resolver, full: string, family: 4 | 6): Promise<Answer> {
-  return new Promise((resolve) => {
-    const done = (error: NodeJS.ErrnoException | null, found: readonly string[] = []) => {
-      if (!error) resolve({ addresses: found.map((address) => ({ address, family })) });
-      // A name that cannot be: too long, or with empty labels.
-      else if (['ENOTFOUND', 'ENODATA', 'EBADNAME'].includes(error.code ?? '')) resolve({ addresses: [] });
-      else resolve({ addresses: [], code: error.code ?? 'ESERVFAIL' });
-    };
-    if (family === 4) resolver.resolve4(full, done);
-    else resolver.resolve6(full, done);
-  });
+async function one(resolver: promises.Resolver, full: string, family: 4 | 6): Promise<Answer> {
+  try {
+    const found = await (family === 4 ? resolver.resolve4(full) : resolver.resolve6(full));
+    return { addresses: found.map((address) => ({ address, family })) };
+  } catch (error) {
+    const { code = 'ESERVFAIL' } = error as NodeJS.ErrnoException;
+    // A name that cannot be is one that is not there: too long, or with empty labels.
+    return { addresses: [], code: ['ENOTFOUND', 'ENODATA', 'EBADNAME'].includes(code) ? undefined : code };
+  }
 }
 
 /** Both families in turn (RFC 8305 section 4), IPv6 first, and last what this machine has no address for (RFC 6724 section 6, rule 1). */

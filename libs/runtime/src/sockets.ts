@@ -81,17 +81,6 @@ export function onceClosed(
   else stream.once('close', act);
 }
 
-/** The same for a signal that aborts. */
-export function onceAborted(
-  signal: Pick<AbortSignal, 'aborted'> & {
-    addEventListener(type: 'abort', listener: () => void, options: { readonly once: true }): void;
-  },
-  act: () => void,
-): void {
-  if (signal.aborted) act();
-  else signal.addEventListener('abort', act, { once: true });
-}
-
 /** What all sockets that read shortly read into. */
 let read: Buffer | undefined;
 
@@ -306,39 +295,31 @@ interface ConnectOptions {
 
 /** Connects to a name or an address. The socket ignores errors from then on. */
 export function connectTo(
-  to: { readonly host: string; readonly port: number },
-  options: ConnectOptions,
+  { host, port }: { readonly host: string; readonly port: number },
+  { timeout, signal }: ConnectOptions,
 ): Promise<Socket> {
-  const { host, port } = to;
-  const { timeout, signal } = options;
-  return new Promise((resolve, reject) => {
-    let giveUp = () => {};
-    const over = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', abandon);
-    };
-    const failed = (error: Error) => {
-      over();
-      giveUp();
-      reject(error instanceof AggregateError ? error.errors[0] : error);
-    };
-    const connected = (socket: Socket) => {
-      over();
-      resolve(socket.on('error', () => {}));
-    };
-    const abandon = () => failed(new Error('connection attempt abandoned'));
-    const late = () => failed(new Error(`no connection to ${host}:${port} within ${timeout / 1000} s`));
-    const timer = setTimeout(late, Math.max(1, timeout));
-    const open = (address: string) => net.connect({ host: address, port, noDelay: true });
-    if (signal?.aborted) return abandon();
-    signal?.addEventListener('abort', abandon, { once: true });
-    if (isIP(host) !== 0) giveUp = connectFirst([host], { open, connected, failed });
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  let giveUp = () => {};
+  const failed = (error: Error) => {
+    giveUp();
+    reject(error instanceof AggregateError ? error.errors[0] : error);
+  };
+  const connected = (socket: Socket) => resolve(socket.on('error', () => {}));
+  const open = (address: string) => net.connect({ host: address, port, noDelay: true });
+  const begin = (addresses: readonly string[]) => {
+    giveUp = connectFirst(addresses, { open, connected, failed });
+  };
+  const step = () => {
+    if (signal?.aborted) return promise;
+    if (isIP(host) !== 0) begin([host]);
     else {
       giveUp = names.resolve(host, (error, found) => {
-        if (error) return failed(error);
-        const addresses = found.map(({ address }) => address);
-        giveUp = connectFirst(addresses, { open, connected, failed });
+        if (error) failed(error);
+        else begin(found.map(({ address }) => address));
       });
     }
-  });
+    return promise;
+  };
+  const late = `no connection to ${host}:${port} within ${timeout / 1000} s`;
+  return unlessGivenUp({ destroy: failed }, step, { timeout, late, signal });
 }

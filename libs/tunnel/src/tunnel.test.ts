@@ -23,9 +23,9 @@ test('a tunnel is ended by the id of its dial, with the reason, and the others c
   assert.deepEqual([by, error?.message, error?.cause], ['path', 'ended by an operator', reason]);
   assert.ok(error instanceof PlaneEnded);
   assert.deepEqual([...tunnels], [second]);
-  tunnels.abortAll('gateway', reason);
+  tunnels.abortEach(({ role }) => role === 'gateway', reason);
   assert.equal(tunnels.size, 1);
-  tunnels.abortAll('hub', new PlaneEnded('ended by an operator', { by: 'operator' }));
+  tunnels.abortEach(({ role }) => role === 'hub', new PlaneEnded('ended by an operator', { by: 'operator' }));
   assert.equal((await second.done).by, 'operator');
   await tunnels.idle();
 });

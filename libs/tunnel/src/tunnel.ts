@@ -146,11 +146,6 @@ export class TunnelTable {
     return tunnels.length;
   }
 
-  /** Ends every tunnel of a role. */
-  abortAll(role: TunnelRole, reason: Error): void {
-    this.abortEach((tunnel) => tunnel.role === role, reason);
-  }
-
   /** Ends the tunnels that `which` selects, also those that could go on through another session. */
   abortEach(which: (tunnel: TunnelInfo) => boolean, reason: Error): void {
     for (const tunnel of [...this.#tunnels]) if (tunnel instanceof Tunnel && which(tunnel)) tunnel.abort(reason);

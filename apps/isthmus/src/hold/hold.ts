@@ -63,7 +63,8 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
       ...(flags.mode !== '' && { mode: flags.mode }),
       events,
     });
-    const cut = () => tunnels.abortAll('gateway', new PlaneEnded('isthmus hold stops', { by: 'hold' }));
+    const cut = () =>
+      tunnels.abortEach(({ role }) => role === 'gateway', new PlaneEnded('isthmus hold stops', { by: 'hold' }));
     closing.defer(async () => {
       await callers.stop(limiter.closed);
       cut();

@@ -50,7 +50,7 @@ test('what one half of a link ends for the plane, the other counts as ended by t
   for (const by of CUT_BY) {
     const { end } = await client.dial(request(port));
     const failed = once(end.stream, 'error');
-    tunnels.abortAll('agent', new PlaneEnded('cut', { by }));
+    tunnels.abortEach(({ role }) => role === 'agent', new PlaneEnded('cut', { by }));
     const [failure] = await failed;
     const cut = end.explain?.(failure) as PlaneEnded | undefined;
     assert.equal(cut?.by, by);

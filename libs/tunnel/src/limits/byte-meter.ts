@@ -49,13 +49,11 @@ export class ByteMeter {
     this.bytes += bytes;
     const { bytesPerSecond, bytesQueued } = this.#limits();
     // An unlimited rate does not cost a look at the clock.
-    const paced = bytesPerSecond < Number.POSITIVE_INFINITY && this.#charge(bytes, bytesPerSecond) <= 0;
-    return !paced && this.queued < bytesQueued;
-  }
-
-  #charge(bytes: number, bytesPerSecond: number): number {
-    this.perSecond.add(bytes);
-    return this.#bucket.charge(bytes, rateOf(bytesPerSecond));
+    if (bytesPerSecond < Number.POSITIVE_INFINITY) {
+      this.perSecond.add(bytes);
+      if (this.#bucket.charge(bytes, rateOf(bytesPerSecond)) <= 0) return false;
+    }
+    return this.queued < bytesQueued;
   }
 
   pause(gate: FlowGate): void {

@@ -1,4 +1,3 @@
-import { onceAborted } from '@isthmus/runtime';
 import type { Deadlines } from '../deadlines.ts';
 import { type Attached, type AttachRequest, DialAbort, type NextHop, Silence } from '../dial.ts';
 import { asDialError } from '../errors.ts';
@@ -43,7 +42,8 @@ export async function attachThrough(
 ): Promise<Attached> {
   const signal = new DialAbort();
   const abandon = () => signal.abort(request.signal.reason);
-  onceAborted(request.signal, abandon);
+  request.signal.addEventListener('abort', abandon);
+  if (request.signal.aborted) abandon();
   let silent = false;
   const giveUp = () => {
     silent = true;
