@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
+import type { AskedMember } from '@isthmus/proto/ask';
 import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
@@ -16,17 +17,6 @@ import { ADMIN } from './defaults.ts';
 import { type CallFault, changesNothing, faultOf, isStream, JsonCalls, methodNamed } from './json-calls.ts';
 
 const ROLES = namesOf(adminApi.Role, 'ROLE');
-
-/** A process that was asked. */
-interface AskedMember {
-  readonly id: string;
-  /** `gateway`, `hub`, `agent` */
-  readonly roles: readonly string[];
-  /** `host:port` of its admin port; empty if it advertises none. */
-  readonly address: string;
-  readonly version: string;
-  readonly zone: string;
-}
 
 /** What one process said: one response, or why there is none. */
 type Told = { readonly answer: object } | { readonly error: CallFault };

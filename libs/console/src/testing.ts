@@ -5,7 +5,7 @@ import type { Dial, Tunnel } from './rpc.ts';
 /** Messages for tests, with the fields that a test gives. */
 
 export function aMember(id: string, given: Partial<Seen> = {}): Seen {
-  return { ...aWitness(id), zone: '', origin: `http://${id}:8095`, self: false, ...given };
+  return { ...aWitness(id), zone: '', self: false, ...given };
 }
 
 export function aPlane(given: Partial<Plane> = {}): Plane {

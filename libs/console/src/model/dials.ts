@@ -1,7 +1,6 @@
 import { DialState } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import type { Dial, History, Tunnel } from '../rpc.ts';
-import { grouped } from './plane.ts';
 import { shellWord } from './text.ts';
 
 /** A dial, and the member that reported it. */
@@ -138,7 +137,8 @@ export interface AgentDials {
 /** Groups dials that have ended by the agent that they went through: the slowest agent first. */
 export function byAgent(dials: readonly SeenDial[]): AgentDials[] {
   const through = dials.filter((seen) => seen.dial.agentId !== '' && seen.dial.ms !== undefined);
-  const groups = grouped(through, ({ dial }) => `${dial.tenant}\0${dial.agentId}`).map((own): AgentDials => {
+  const groups = Map.groupBy(through, ({ dial }) => `${dial.tenant}\0${dial.agentId}`);
+  const agents = [...groups.values()].map((own): AgentDials => {
     const [{ dial }] = own as [SeenDial];
     const times = own.map((seen) => seen.dial.ms ?? 0).sort((a, b) => a - b);
     return {
@@ -150,7 +150,7 @@ export function byAgent(dials: readonly SeenDial[]): AgentDials[] {
       slowestMs: times.at(-1) ?? 0,
     };
   });
-  return groups.sort((a, b) => b.halfMs - a.halfMs);
+  return agents.sort((a, b) => b.halfMs - a.halfMs);
 }
 
 /** Who is asked: the admin port, and the gateway of the plane. */

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
-import type { Seen, Told } from '../model/plane.ts';
+import type { Seen } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
+import type { Told } from '../rpc.ts';
 
 /** A column of a table: its name, and what it shows of a row. */
 export interface Column<T> {
@@ -113,7 +114,7 @@ export function Silent({ told = [] }: { readonly told?: readonly Told<unknown>[]
     ({ member, fault }) =>
       fault !== undefined && (
         <p key={member.id} class="fault">
-          Without {shown(member.id)}: {shown(fault, 300)}
+          Without {shown(member.id)}: {shown(fault.message, 300)}
         </p>
       ),
   );

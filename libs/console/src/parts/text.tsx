@@ -98,7 +98,7 @@ export function Findings({ findings, plane }: { readonly findings: readonly Find
   );
 }
 
-export function FindingList({ findings }: { readonly findings: readonly Finding[] }) {
+function FindingList({ findings }: { readonly findings: readonly Finding[] }) {
   return (
     <ul>
       {findings.map(({ check, about, outcome, detail, todo, docs, old }) => (

@@ -1,16 +1,7 @@
 import { plural } from '@isthmus/findings';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
-import {
-  type Agent,
-  type Group,
-  groupsOf,
-  hrefOf,
-  type Plane,
-  STATES,
-  type TenantRow,
-  tenantsOf,
-} from '../model/plane.ts';
+import { type Agent, type Group, groupsOf, hrefOf, type Plane, STATES } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { useAddressed } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
@@ -31,7 +22,6 @@ export function AgentMap({
   const lost = agents.filter(({ state }) => state === 'lost').length;
   const groups = useMemo(() => groupsOf(agents), [agents]);
   const found = useMemo(() => search(agents, wanted), [agents, wanted]);
-  const tenants = useMemo(() => tenantsOf(plane), [plane]);
   const rest = groups.slice(CONSOLE.agentGroups);
   return (
     <section aria-labelledby="agents">
@@ -63,18 +53,6 @@ export function AgentMap({
         most={CONSOLE.rows}
         more={(left) => `${left.toLocaleString('en')} more.`}
       />
-      {tenants.length > 0 && (
-        <Table
-          title={wanted !== '' ? 'Tenants found' : 'Tenants with something wrong'}
-          columns={TENANT_COLUMNS}
-          rows={tenants.filter(({ tenant, from, wrong }) => (wanted === '' ? wrong !== '' : has(wanted, tenant, from)))}
-          keyOf={({ tenant, from }) => `${tenant}\0${from}`}
-          bad={({ wrong }) => wrong !== ''}
-          none={wanted === '' ? `Of ${plural(tenants.length, 'tenant')}, none has something wrong.` : ''}
-          most={CONSOLE.rows}
-          more={(left) => `${left.toLocaleString('en')} more.`}
-        />
-      )}
       <div class="groups">
         {groups.slice(0, CONSOLE.agentGroups).map((group) => (
           <Cells key={`${group.tenant} ${group.zones}`} group={group} />
@@ -123,13 +101,6 @@ const COLUMNS: readonly Column<Agent>[] = [
     name: 'Says it reaches',
     of: ({ sessions, loss }) => <Name text={claims((sessions[0] ?? loss)?.identifiers)} most={80} />,
   },
-];
-
-const TENANT_COLUMNS: readonly Column<TenantRow>[] = [
-  { name: 'Tenant', of: ({ tenant }) => (tenant === '' ? '–' : <Name text={tenant} />) },
-  { name: 'From', of: ({ from }) => <Name text={from} /> },
-  { name: 'Agents', right: true, of: ({ agents }) => agents.toLocaleString('en') },
-  { name: 'What is wrong', of: ({ wrong }) => (wrong === '' ? '–' : <Name text={wrong} most={300} />) },
 ];
 
 /** An agent's name, which leads to what the plane knows of it. */

@@ -25,7 +25,7 @@ import { Waterfall } from '../parts/chart.tsx';
 import { useAsked, useDials } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
 import { CopyLine, Name, State, type Tone } from '../parts/text.tsx';
-import { type Dial, read, type Settings, type Watched } from '../rpc.ts';
+import { askAll, type Dial, type Settings, type Watched } from '../rpc.ts';
 import { AgentLink } from './agents.tsx';
 import type { ViewProps } from './view.ts';
 
@@ -102,17 +102,16 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
 function useFates(sources: readonly string[], crowded: ReadonlySet<string>, feed: DialFeed): ReadonlyMap<string, Fate> {
   const ask = async () => {
     const established = feed.list().filter(isEstablished);
-    const answers = await Promise.allSettled(
-      sources.map(async (id) => {
-        const list = crowded.has(id) ? undefined : read(id, 'ListTunnels', {});
-        const [tunnels, { cuts }] = await Promise.all([list, read(id, 'GetHistory', {})]);
-        return [id, { tunnels: tunnels?.tunnels, cuts: cuts ?? [] }] as const;
-      }),
+    const few = sources.filter((id) => !crowded.has(id));
+    const [lists, histories] = await Promise.all([
+      askAll(few, 'ListTunnels', {}).catch(() => []),
+      askAll(sources, 'GetHistory', {}),
+    ]);
+    const tunnelsOf = (id: string) => lists.find(({ member }) => member.id === id)?.answer?.tunnels;
+    const said = histories.flatMap(({ member: { id }, answer }) =>
+      answer ? [[id, { tunnels: tunnelsOf(id), cuts: answer.cuts }] as const] : [],
     );
-    return fatesOf(
-      established,
-      new Map(answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))),
-    );
+    return fatesOf(established, new Map(said));
   };
   // The first dials are not left without for long.
   const key = `${sources.join()} ${feed.size > 0}`;

@@ -3,7 +3,7 @@ import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import { lostOf } from '../model/findings.ts';
 import { placeLabels } from '../model/labels.ts';
-import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
+import { type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
 import { short, shown } from '../model/text.ts';
 import { type Column, Table } from '../parts/table.tsx';
 import type { Hub } from '../rpc.ts';
@@ -49,11 +49,11 @@ interface PictureProps extends Props {
 function Picture({ plane, gateways, lost }: PictureProps) {
   const middleOf = (index: number, of: number) => ((index + 0.5) * WIDTH) / of;
   const above = withLost(
-    gateways.map((gateway) => ({ name: gateway.id, zone: gateway.zone, health: healthOf(gateway, plane) })),
+    gateways.map((gateway) => ({ name: gateway.id, zone: gateway.zone, health: healthOf(gateway.id, plane) })),
     lost.gateways,
   );
   const below = withLost(
-    plane.hubs.map((hub) => ({ name: hub.hubId, zone: hub.zone, health: healthOfHub(hub, plane) })),
+    plane.hubs.map((hub) => ({ name: hub.hubId, zone: hub.zone, health: healthOf(hub.hubId, plane) })),
     lost.hubs,
   );
   const links = gateways.flatMap((gateway, from) =>

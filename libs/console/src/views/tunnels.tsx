@@ -1,14 +1,13 @@
 import { age, plural } from '@isthmus/findings';
-import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { type Rate, TunnelRates } from '../model/dials.ts';
-import { askAll, consoleOf, frontsOf, hrefOf, type Seen, selfOf, type Told } from '../model/plane.ts';
+import { frontsOf, hrefOf, selfOf } from '../model/plane.ts';
 import { bytes, shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
 import { type Column, MemberChoice, Silent, Table } from '../parts/table.tsx';
 import { Name } from '../parts/text.tsx';
-import { act, read, reasonOf, type Tunnel } from '../rpc.ts';
+import { act, askAll, reasonOf, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
 const SORTS = ['oldest', 'newest', 'most bytes', 'fastest'] as const;
@@ -19,7 +18,7 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
   const [wanted = '', asked = ''] = path;
   const fronts = frontsOf(plane);
   const self = selfOf(plane);
-  // A hub lists what runs through it, and only its own page ends that there.
+  // A hub lists what runs through it.
   const sources = self && !fronts.includes(self) ? [self, ...fronts] : fronts;
   const [text, find] = useAddressed('tunnels', wanted, asked);
   const choose = (id: string) => location.replace(hrefOf('tunnels', text, id));
@@ -27,22 +26,23 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
   const one = sources.filter(({ id }) => id === asked);
   const members = one.length > 0 ? one : fronts;
   const rates = useRef(new TunnelRates());
+  const ids = members.map(({ id }) => id);
   const list = async () => {
-    const told = await askAll(members, async ({ id, status }) => {
-      const { tunnels } = await read(id, 'ListTunnels', {});
-      // An all-in-one server lists a tunnel for each of its roles: the first one knows the caller.
-      const [first] = status?.roles ?? [Role.ROLE_GATEWAY];
-      return tunnels.filter(({ role }) => role === first);
-    });
-    rates.current.take(
-      told.flatMap(({ answer = [] }) => answer),
-      performance.now(),
+    const told = await askAll(ids, 'ListTunnels', {});
+    // An all-in-one server lists a tunnel for each of its roles: the first one knows the caller.
+    const firstOf = (member: string) => members.find(({ id }) => id === member)?.status?.roles[0];
+    const tunnels = told.flatMap(({ member: { id: at }, answer }) =>
+      (answer?.tunnels ?? []).filter(({ role }) => role === firstOf(at)).map((tunnel) => ({ ...tunnel, at })),
     );
-    return told;
+    rates.current.take(tunnels, performance.now());
+    return { told, tunnels };
   };
-  const { answer, fault } = useAsked(list, CONSOLE.tunnelsMs, `${members.map(({ id }) => id)}`);
-  const found = useMemo(() => select(answer ?? [], { text, sort, rates: rates.current }), [answer, text, sort]);
-  const kick = (tunnel: Tunnel) => ask(kicking(tunnel));
+  const { answer, fault } = useAsked(list, CONSOLE.tunnelsMs, `${ids}`);
+  const found = useMemo(
+    () => select(answer?.tunnels ?? [], { text, sort, rates: rates.current }),
+    [answer, text, sort],
+  );
+  const kick = (tunnel: Listed) => ask(kicking(tunnel));
   return (
     <section aria-labelledby="tunnels">
       <h2 id="tunnels">{plural(found.length, 'tunnel')}</h2>
@@ -67,7 +67,7 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
         </label>
       </form>
       {fault !== undefined && <p class="fault">{reasonOf(fault)}</p>}
-      <Silent told={answer} />
+      <Silent told={answer?.told} />
       <p>{resumeText(found)}</p>
       <Table
         title="Tunnels"
@@ -87,9 +87,9 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
   );
 }
 
-/** A tunnel, and the member that lists it. */
+/** A tunnel, and the id of the member that lists it. */
 interface Listed extends Tunnel {
-  readonly at: Seen;
+  readonly at: string;
 }
 
 interface Wanted {
@@ -98,9 +98,8 @@ interface Wanted {
   readonly rates: TunnelRates;
 }
 
-function select(told: readonly Told<readonly Tunnel[]>[], { text, sort, rates }: Wanted): Listed[] {
+function select(tunnels: readonly Listed[], { text, sort, rates }: Wanted): Listed[] {
   const wanted = text.trim().toLowerCase();
-  const tunnels = told.flatMap(({ member: at, answer = [] }) => answer.map((tunnel) => ({ ...tunnel, at })));
   const found = tunnels.filter(({ destination, caller, agentId, tenant, dialId }) =>
     [destination, caller, agentId, tenant, dialId].some((name) => name.toLowerCase().includes(wanted)),
   );
@@ -136,7 +135,7 @@ function stateOf({ resume, halfClosed }: Tunnel): string {
 }
 
 /** @param brief whether a phone shows two lines of each: a tunnel's dial leads to the whole of it */
-function columnsOf(rates: TunnelRates, kick: (tunnel: Tunnel) => void, brief: boolean): readonly Column<Listed>[] {
+function columnsOf(rates: TunnelRates, kick: (tunnel: Listed) => void, brief: boolean): readonly Column<Listed>[] {
   const in1 = brief ? { line: 1 as const } : {};
   const in2 = brief ? { line: 2 as const } : {};
   const speed = (tunnel: Tunnel, way: keyof Rate) => {
@@ -169,10 +168,7 @@ function DialLink({ dialId }: Tunnel) {
   );
 }
 
-/** Ends a tunnel, or leads to the console that can. */
-function End({ tunnel, kick }: { readonly tunnel: Listed; readonly kick: (tunnel: Tunnel) => void }) {
-  const elsewhere = consoleOf(tunnel.at, 'tunnels');
-  if (elsewhere !== undefined) return <a href={elsewhere}>in its console</a>;
+function End({ tunnel, kick }: { readonly tunnel: Listed; readonly kick: (tunnel: Listed) => void }) {
   const label = `Kick the tunnel to ${shown(tunnel.destination)}, dial ${shown(tunnel.dialId, 20)}`;
   return (
     <button type="button" aria-label={label} onClick={() => kick(tunnel)}>
@@ -181,7 +177,7 @@ function End({ tunnel, kick }: { readonly tunnel: Listed; readonly kick: (tunnel
   );
 }
 
-function kicking({ dialId, destination, caller, agentId }: Tunnel) {
+function kicking({ at, dialId, destination, caller, agentId }: Listed) {
   const about = (
     <p>
       Ends the tunnel of dial {shown(dialId)} from {shown(caller) || 'an unknown caller'} to {shown(destination)}{' '}
@@ -189,7 +185,7 @@ function kicking({ dialId, destination, caller, agentId }: Tunnel) {
     </p>
   );
   const run = async (reason: string) => {
-    const { tunnels } = await act('Kick', { dialId, reason });
+    const { tunnels } = await act(at, 'Kick', { dialId, reason });
     return `Ended ${plural(tunnels > 0 ? 1 : 0, 'tunnel')} to ${shown(destination)}`;
   };
   return { title: 'Kick this tunnel?', about, word: 'Kick', reason: 'wanted' as const, run };
