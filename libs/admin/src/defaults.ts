@@ -125,8 +125,8 @@ export const ADMIN = {
   callerMs: 300_000,
   /** Callers that are remembered of one tenant: its API servers, and a few others. */
   callersOfTenant: 100,
-  /** Tenants with remembered callers, from which on those are forgotten whose callers all are. Otherwise, removed tenants would pile up. */
-  callersTenants: 1_000,
+  /** Tenants with remembered callers, the last that dialled: some hundred bytes for each caller. */
+  callersTenants: 10_000,
   /** Width of a slot in the last hour of a process. */
   slotMs: 10_000,
   /** Width of a slot in the last hour of a tenant. */

@@ -4,7 +4,6 @@ export { CertificateEnds } from './calls/certificate-ends.ts';
 export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
 export { Recent } from './calls/recent.ts';
-export { RecentCallers } from './calls/recent-callers.ts';
 export { RecentDials } from './calls/recent-dials.ts';
 export { RecentHistory } from './calls/recent-history.ts';
 export { RecentLosses } from './calls/recent-losses.ts';

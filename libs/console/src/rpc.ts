@@ -1,9 +1,9 @@
-import type { Dial, Hub, Members, Refusal, Session, Status, Tenants } from '@isthmus/findings';
+import type { Dial, Hub, Session, Status } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { type AskedMember, type AskLine, linesOf as linesIn } from '@isthmus/proto/ask';
 import { CONSOLE } from './defaults.ts';
 
-export type { Dial, Hub, Members, Refusal, Session, Status, Tenants };
+export type { Dial, Hub, Session, Status };
 export type Tunnel = adminApi.Tunnel;
 export type Phase = adminApi.Phase;
 export type Explanation = adminApi.ExplainResponse;

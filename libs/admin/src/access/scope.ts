@@ -50,7 +50,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     ...(plane && { plane: { ...plane, failureOf: () => undefined } }),
     ...(backend.holds && { holds: async () => ((await backend.holds?.()) ?? []).filter(own) }),
     ...(losses && { losses: { list: () => losses.list().filter(own) } }),
-    ...(history && { history: { of: () => history.of(tenant) } }),
+    history: { of: () => history.of(tenant) },
     ...(routing && { routing: scopedRouting(tenant, routing) }),
     ...(quarantine && {
       quarantine: {
@@ -76,8 +76,7 @@ function scopedDials(tenant: string, { dials }: AdminBackend): SeenDials {
   return {
     parked: 0,
     pending: (role) => dials.pending(role, tenant),
-    // Counted for the process as a whole.
-    rates: () => undefined,
+    callersOf: () => dials.callersOf(tenant),
     find: (id, role) => [dials.find(id, role)].find((dial) => dial && own(dial)),
     watch: (watcher) => dials.watch((dial, again) => own(dial) && watcher(dial, again), tenant),
     *[Symbol.iterator]() {

@@ -130,7 +130,7 @@ test('what the member says of itself and does is the RPC, in JSON', async () => 
     certificateEndsMs: 0,
     identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
   });
-  assert.match((await post(server, 'ListEvents', {})).lines[0].error.message, /keeps no events/);
+  assert.match((await post(server, 'Explain', {})).lines[0].error.message, /routes no dials/);
   const form = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{"method":"Kick"}' };
   assert.equal((await get(server, '/ask', form)).status, 400);
   assert.deepEqual(ended, []);

@@ -6,7 +6,7 @@ import { shown } from '../model/text.ts';
 import type { Action } from '../parts/confirm.tsx';
 import { type Column, MemberChoice, Table } from '../parts/table.tsx';
 import { Fault, Name } from '../parts/text.tsx';
-import { act, type Drained, type Quarantined, type Session, type Tunnel } from '../rpc.ts';
+import { act, type Drained, type Quarantined, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
 /** What an operator does to the plane. Each action is audited by the member that does it. */
@@ -16,7 +16,6 @@ export function ActionsView({ path, ...props }: ViewProps & { readonly path: rea
   return (
     <>
       <QuarantinePanel {...props} />
-      <SessionsPanel {...props} />
       {/* What concerns a whole process is refused to operators of one tenant. */}
       {settings.tenant === '' && member && (
         <section aria-labelledby="drain">
@@ -242,66 +241,6 @@ function lifting(agent: AgentName): Action {
         lift: true,
       });
       return `${shown(agent.agentId)} of tenant ${shown(tenant)} takes dials again; ${plural(sessions, 'session')} known here`;
-    },
-  };
-}
-
-function sessionColumns(now: number, ask: ViewProps['ask']): readonly Column<Session>[] {
-  const kick = (session: Session) => (
-    <button type="button" aria-label={`Kick agent ${shown(session.agentId)} at ${shown(session.hubId)}`} onClick={() => ask(kicking(session))}>
-      Kick …
-    </button>
-  );
-  return [
-    { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
-    { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
-    { name: 'Hub', of: ({ hubId }) => <Name text={hubId} /> },
-    { name: 'Age', right: true, of: ({ sinceMs }) => age(now - sinceMs) },
-    { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels.toLocaleString('en') },
-    { name: 'End it', of: kick },
-  ];
-}
-
-/** `isthmus kick agent`: the hub that holds a session ends it. */
-function SessionsPanel({ plane, ask }: ViewProps) {
-  const [wanted, want] = useState('');
-  const text = wanted.trim().toLowerCase();
-  const held = plane.sessions.filter(({ agentId, tenant, hubId }) =>
-    [agentId, tenant, hubId].some((name) => name.toLowerCase().includes(text)),
-  );
-  return (
-    <section aria-labelledby="sessions">
-      <h2 id="sessions">{plural(held.length, 'session')}: kick an agent at its hub</h2>
-      <label class="find">
-        Find <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
-      </label>
-      <Table
-        title="Sessions"
-        columns={sessionColumns(plane.at, ask)}
-        rows={held}
-        keyOf={({ sessionId }) => sessionId}
-        none="No session."
-        most={CONSOLE.rows}
-        more={(left) => `${plural(left, 'session')} more: narrow the search.`}
-      />
-    </section>
-  );
-}
-
-function kicking({ tenant, agentId, hubId }: Session): Action {
-  return {
-    title: `Kick agent ${shown(agentId)} at ${shown(hubId)}?`,
-    about: (
-      <p>
-        Ends its sessions with that hub and all tunnels in them, at once. It reconnects by itself; quarantine keeps new
-        dials away.
-      </p>
-    ),
-    word: 'Kick',
-    reason: 'wanted',
-    async run(reason) {
-      const { sessionIds, tunnels } = await act(hubId, 'Kick', { agent: { tenant, agentId }, reason });
-      return `Ended ${plural(sessionIds.length, 'session')} and ${plural(tunnels, 'tunnel')}`;
     },
   };
 }

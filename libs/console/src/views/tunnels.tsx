@@ -1,7 +1,6 @@
 import { age, plural } from '@isthmus/findings';
-import { useMemo, useRef, useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
-import { type Rate, TunnelRates } from '../model/dials.ts';
 import { frontsOf, hrefOf, selfOf } from '../model/plane.ts';
 import { bytes, shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
@@ -10,7 +9,7 @@ import { Name } from '../parts/text.tsx';
 import { act, askAll, reasonOf, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
-const SORTS = ['oldest', 'newest', 'most bytes', 'fastest'] as const;
+const SORTS = ['oldest', 'newest', 'most bytes'] as const;
 type Sort = (typeof SORTS)[number];
 
 /** The tunnels of all gateways, or of one: who, where to, through what, how much. */
@@ -25,7 +24,6 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
   const [sort, setSort] = useState<Sort>('oldest');
   const one = sources.filter(({ id }) => id === asked);
   const members = one.length > 0 ? one : fronts;
-  const rates = useRef(new TunnelRates());
   const ids = members.map(({ id }) => id);
   const list = async () => {
     const told = await askAll(ids, 'ListTunnels', {});
@@ -34,14 +32,10 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
     const tunnels = told.flatMap(({ member: { id: at }, answer }) =>
       (answer?.tunnels ?? []).filter(({ role }) => role === firstOf(at)).map((tunnel) => ({ ...tunnel, at })),
     );
-    rates.current.take(tunnels, performance.now());
     return { told, tunnels };
   };
   const { answer, fault } = useAsked(list, CONSOLE.tunnelsMs, `${ids}`);
-  const found = useMemo(
-    () => select(answer?.tunnels ?? [], { text, sort, rates: rates.current }),
-    [answer, text, sort],
-  );
+  const found = useMemo(() => select(answer?.tunnels ?? [], text, sort), [answer, text, sort]);
   const kick = (tunnel: Listed) => ask(kicking(tunnel));
   return (
     <section aria-labelledby="tunnels">
@@ -71,7 +65,7 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
       <p>{resumeText(found)}</p>
       <Table
         title="Tunnels"
-        columns={columnsOf(rates.current, kick, found.length > 1)}
+        columns={columnsOf(kick, found.length > 1)}
         rows={found}
         keyOf={({ dialId }) => dialId}
         bad={({ resume }) => resume?.attached === false}
@@ -92,27 +86,16 @@ interface Listed extends Tunnel {
   readonly at: string;
 }
 
-interface Wanted {
-  readonly text: string;
-  readonly sort: Sort;
-  readonly rates: TunnelRates;
-}
-
-function select(tunnels: readonly Listed[], { text, sort, rates }: Wanted): Listed[] {
+function select(tunnels: readonly Listed[], text: string, sort: Sort): Listed[] {
   const wanted = text.trim().toLowerCase();
   const found = tunnels.filter(({ destination, caller, agentId, tenant, dialId }) =>
     [destination, caller, agentId, tenant, dialId].some((name) => name.toLowerCase().includes(wanted)),
   );
-  const speed = (tunnel: Tunnel) => {
-    const { up, down } = rates.of(tunnel) ?? { up: 0, down: 0 };
-    return up + down;
-  };
   const volume = ({ bytesUp, bytesDown }: Tunnel) => bytesUp + bytesDown;
   const by: Readonly<Record<Sort, (a: Tunnel, b: Tunnel) => number>> = {
     oldest: (a, b) => a.sinceMs - b.sinceMs,
     newest: (a, b) => b.sinceMs - a.sinceMs,
     'most bytes': (a, b) => volume(b) - volume(a),
-    fastest: (a, b) => speed(b) - speed(a),
   };
   return found.sort(by[sort]);
 }
@@ -135,13 +118,9 @@ function stateOf({ resume, halfClosed }: Tunnel): string {
 }
 
 /** @param brief whether a phone shows two lines of each: a tunnel's dial leads to the whole of it */
-function columnsOf(rates: TunnelRates, kick: (tunnel: Listed) => void, brief: boolean): readonly Column<Listed>[] {
+function columnsOf(kick: (tunnel: Listed) => void, brief: boolean): readonly Column<Listed>[] {
   const in1 = brief ? { line: 1 as const } : {};
   const in2 = brief ? { line: 2 as const } : {};
-  const speed = (tunnel: Tunnel, way: keyof Rate) => {
-    const rate = rates.of(tunnel);
-    return rate ? `${bytes(rate[way])}/s` : '–';
-  };
   return [
     { name: 'Destination', ...in1, of: ({ destination }) => <Name text={destination} /> },
     { name: 'Caller', of: ({ caller }) => <Name text={caller} /> },
@@ -151,10 +130,8 @@ function columnsOf(rates: TunnelRates, kick: (tunnel: Listed) => void, brief: bo
     { name: 'State', ...in1, of: stateOf },
     { name: 'Moves', right: true, of: ({ resume }) => resume?.moves ?? '' },
     { name: 'Age', ...in1, right: true, of: ({ ageMs }) => age(ageMs) },
-    { name: 'Up', right: true, of: ({ bytesUp }) => bytes(bytesUp) },
-    { name: 'Down', right: true, of: ({ bytesDown }) => bytes(bytesDown) },
-    { name: 'Up/s', ...in2, right: true, of: (tunnel) => speed(tunnel, 'up') },
-    { name: 'Down/s', ...in2, right: true, of: (tunnel) => speed(tunnel, 'down') },
+    { name: 'Up', ...in2, right: true, of: ({ bytesUp }) => bytes(bytesUp) },
+    { name: 'Down', ...in2, right: true, of: ({ bytesDown }) => bytes(bytesDown) },
     { name: 'Dial', ...in2, of: DialLink },
     { name: 'End it', of: (tunnel) => <End tunnel={tunnel} kick={kick} /> },
   ];

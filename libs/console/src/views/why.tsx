@@ -1,17 +1,15 @@
-import { adviceFor, age, FINDINGS } from '@isthmus/findings';
+import { adviceFor } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
 import { dialLine } from '../model/dials.ts';
 import { gatewaysOf, ownAddress, type Seen } from '../model/plane.ts';
-import { clock, shown } from '../model/text.ts';
+import { shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
-import { useHistories } from '../parts/follow.ts';
-import { type Column, Table } from '../parts/table.tsx';
-import { CopyLine, Fault, Findings, Name } from '../parts/text.tsx';
-import { act, askOne, type Explanation, type Refusal, type TriedDial } from '../rpc.ts';
+import { CopyLine, Fault, Findings } from '../parts/text.tsx';
+import { act, askOne, type Explanation, type TriedDial } from '../rpc.ts';
 import { ExplainPicture } from './explain-picture.tsx';
 import type { ViewProps } from './view.ts';
 
-/** Why a dial goes where it goes, or nowhere; what is wrong with the plane; who was refused. */
+/** Why a dial goes where it goes, or nowhere; what is wrong with the plane. */
 export function WhyView({ plane, findings, path, settings }: ViewProps & { readonly path: readonly string[] }) {
   const [destination = '', tenant = settings.tenant] = path;
   const [form, setForm] = useState<Asked>({ destination, tenant, caller: '' });
@@ -56,38 +54,7 @@ export function WhyView({ plane, findings, path, settings }: ViewProps & { reado
         <h2 id="check">Check files, ports and flags, and dial through each agent</h2>
         <CopyLine line={`isthmus check --address=${ownAddress()}`} />
       </section>
-      <RefusedInTheLastHour members={plane.members} now={plane.at} />
     </>
-  );
-}
-
-interface RefusedAt {
-  readonly member: string;
-  readonly refusal: Refusal;
-}
-
-/** Connections of agents and callers that were turned away, with the reasons: the newest first. */
-function Refusals({ refusals, now }: { readonly refusals: readonly RefusedAt[]; readonly now: number }) {
-  const columns: readonly Column<RefusedAt>[] = [
-    { name: 'From', of: ({ refusal }) => <Name text={refusal.remote} /> },
-    { name: 'At', of: ({ member }) => <Name text={member} /> },
-    { name: 'Port for', of: ({ refusal }) => <Name text={refusal.where} /> },
-    { name: 'Reason', of: ({ refusal }) => <Name text={refusal.reason} most={300} /> },
-    { name: 'Times', right: true, of: ({ refusal }) => refusal.count.toLocaleString('en') },
-    { name: 'First', of: ({ refusal }) => clock(refusal.firstMs) },
-    { name: 'Last', of: ({ refusal }) => `${age(now - refusal.lastMs)} ago` },
-  ];
-  const isOld = ({ refusal }: RefusedAt) => now - refusal.lastMs > FINDINGS.oldMs;
-  return (
-    <Table
-      title="Refused connections"
-      columns={columns}
-      rows={refusals.toSorted((a, b) => b.refusal.lastMs - a.refusal.lastMs)}
-      keyOf={({ member, refusal: { where, remote, reason } }) => `${member} ${where} ${remote} ${reason}`}
-      bad={(row) => !isOld(row)}
-      old={isOld}
-      none="None."
-    />
   );
 }
 
@@ -152,18 +119,5 @@ function Tried({ answer: { dial, phases, firstByteMs, ended } }: { readonly answ
       {dial?.error && <p class="todo">→ {adviceFor(dial.error.code)}</p>}
       <Waterfall phases={phases} failed={dial?.error !== undefined} />
     </div>
-  );
-}
-
-function RefusedInTheLastHour({ members, now }: { readonly members: readonly Seen[]; readonly now: number }) {
-  const { answer = [] } = useHistories(members.filter(({ status }) => status !== undefined));
-  const refusals = answer.flatMap(({ member: { id }, answer: history }) =>
-    (history?.refusals ?? []).map((refusal) => ({ member: id, refusal })),
-  );
-  return (
-    <section aria-labelledby="refused">
-      <h2 id="refused">Connections refused in the last hour</h2>
-      <Refusals refusals={refusals} now={now} />
-    </section>
   );
 }
