@@ -117,10 +117,12 @@ export async function answering(page: Page, method: string, answer: object): Pro
   // Made once: the page asks again and again, and gives up an answer that takes 8 s.
   const text = JSON.stringify(answer);
   await page.route('**/ask', async (route) => {
-    const asked = route.request().postDataJSON() as { readonly method: string; readonly members: readonly string[] };
+    const asked = route.request().postDataJSON() as { readonly method: string };
     if (asked.method !== method) return route.fallback();
-    const ids = asked.members.length > 0 ? asked.members : [''];
-    const body = ids.map((id) => `{"member":{"id":${JSON.stringify(id)}},"answer":${text}}\n`).join('');
+    // Who answers is as it is.
+    const lines = (await (await route.fetch()).text()).split('\n').filter((line) => line !== '');
+    const members = lines.map((line) => JSON.stringify((JSON.parse(line) as { readonly member: object }).member));
+    const body = members.map((member) => `{"member":${member},"answer":${text}}\n`).join('');
     return route.fulfill({ contentType: 'application/x-ndjson', body });
   });
 }

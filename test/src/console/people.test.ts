@@ -204,3 +204,30 @@ test(
     faultless(watched);
   }),
 );
+
+test(
+  'a tenant is found with what it is made of, and what is wrong with one is said without a search',
+  { skip },
+  scoped(async (scope) => {
+    const { watched } = await smallConsole(scope, await browser());
+    const { page } = watched;
+    const tenant = (name: string, source: string) => ({
+      ...{ name, source, file: `${name}.yaml`, agents: 1, sessions: 1, tunnels: 0, pendingDials: 0, state: 'a' },
+      ...{ callers: [], use: [], certificates: [], apiServerNames: [] },
+    });
+    const message = 'there is no secret hoster/new-ca yet';
+    await answering(page, 'ListTenants', {
+      configured: true,
+      unopened: [],
+      tenants: [tenant('acme', 'Cluster hoster/acme'), tenant('beta', '')],
+      problems: [{ file: 'Cluster hoster/new', line: 0, column: 0, message, kept: '' }],
+    });
+    const row = page.getByRole('region', { name: 'Tenants with something wrong' }).getByRole('row');
+    await row.filter({ hasText: 'Cluster hoster/new' }).filter({ hasText: message }).waitFor();
+    await page.getByLabel('Find an agent or tenant').fill('ACME');
+    const found = page.getByRole('region', { name: 'Tenants found' }).getByRole('row');
+    await found.filter({ hasText: 'Cluster hoster/acme' }).waitFor();
+    assert.equal(await found.count(), 2);
+    faultless(watched);
+  }),
+);

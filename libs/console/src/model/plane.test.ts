@@ -5,7 +5,7 @@ import { Admission, Role } from '@isthmus/proto/admin-enums';
 import type { Hub } from '../rpc.ts';
 import { aMember, aPlane } from '../testing.ts';
 import { lostOf } from './findings.ts';
-import { agentsOf, groupsOf, healthOf, hrefOf } from './plane.ts';
+import { agentsOf, groupsOf, healthOf, hrefOf, tenantsOf } from './plane.ts';
 
 const down = [aHub('h1', { link: 3 }), aHub('h2')];
 
@@ -119,4 +119,23 @@ test('10,000 agents are grouped by tenant and zone, with what is not well first'
   const [first] = groups;
   assert.deepEqual([first?.tenant, first?.agents[0]?.id, first?.counts.quarantined], ['t7', 'a777', 1]);
   assert.ok(groups.every(({ agents }) => agents.length === 1000));
+});
+
+test('a tenant says where it comes from, and what is wrong with it comes first', () => {
+  const known = { tunnels: 0, pendingDials: 0, callers: [], use: [], certificates: [], apiServerNames: [], state: 'a' };
+  const tenants = [
+    { ...known, name: 'acme-prod', file: 'acme.prod.yaml', source: 'Cluster acme/prod', agents: 2, sessions: 4 },
+    { ...known, name: 'beta', file: 'beta.yaml', source: '', agents: 0, sessions: 0 },
+  ];
+  const problem = (file: string, message: string, kept = '') => ({ file, message, kept, line: 0, column: 0 });
+  const wrong = problem('Cluster acme/prod', 'secret acme/prod-ca has no key "tls.crt"', 'acme-prod');
+  const problems = [wrong, problem('Cluster b/new', 'there is no secret b/new-ca yet')];
+  const members = ['g1', 'h1'].map((id) =>
+    aMember(id, { tenants: { configured: true, problems, tenants, unopened: [] } }),
+  );
+  assert.deepEqual(tenantsOf({ members }), [
+    { tenant: '', from: 'Cluster b/new', agents: 0, wrong: 'there is no secret b/new-ca yet' },
+    { tenant: 'acme-prod', from: 'Cluster acme/prod', agents: 2, wrong: wrong.message },
+    { tenant: 'beta', from: 'beta.yaml', agents: 0, wrong: '' },
+  ]);
 });

@@ -209,3 +209,31 @@ function worstFirst(a: Agent, b: Agent): number {
 function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
+
+/** A tenant, or an object or file that should be one. */
+export interface TenantRow {
+  /** Empty if none of it is in force. */
+  readonly tenant: string;
+  /** What it is made of: `acme.yaml`, or `Cluster acme/prod`. */
+  readonly from: string;
+  readonly agents: number;
+  /** What is wrong with it, as members say it; empty if nothing is. */
+  readonly wrong: string;
+}
+
+/** Puts together what members say of tenants. What is wrong comes first. Empty for a plane without tenants. */
+export function tenantsOf({ members }: Pick<Plane, 'members'>): TenantRow[] {
+  const answers = members.flatMap(({ tenants }) => (tenants?.configured ? [tenants] : []));
+  const rows = new Map<string, TenantRow>();
+  for (const { name: tenant, file, source, agents } of answers.flatMap((answer) => answer.tenants)) {
+    const known = rows.get(tenant);
+    rows.set(tenant, { tenant, from: source || file, agents: Math.max(agents, known?.agents ?? 0), wrong: '' });
+  }
+  for (const { file: from, message, kept } of answers.flatMap(({ problems }) => problems)) {
+    const row = rows.get(kept || from) ?? { tenant: kept, from, agents: 0, wrong: '' };
+    const wrong = [...new Set([...row.wrong.split('; '), message])].filter((each) => each !== '').join('; ');
+    rows.set(kept || from, { ...row, wrong });
+  }
+  const isWell = ({ wrong }: TenantRow) => Number(wrong === '');
+  return [...rows.values()].sort((a, b) => isWell(a) - isWell(b) || compare(a.tenant || a.from, b.tenant || b.from));
+}

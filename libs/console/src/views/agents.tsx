@@ -1,11 +1,20 @@
 import { plural } from '@isthmus/findings';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
-import { type Agent, type Group, groupsOf, hrefOf, type Plane, STATES } from '../model/plane.ts';
+import {
+  type Agent,
+  type Group,
+  groupsOf,
+  hrefOf,
+  type Plane,
+  STATES,
+  type TenantRow,
+  tenantsOf,
+} from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { useAddressed } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
-import { Name, State, type Tone } from '../parts/text.tsx';
+import { Name, State, type Tone, toned } from '../parts/text.tsx';
 
 /** All agents by tenant and zone, a mark each: those that are not ok come first. */
 export function AgentMap({
@@ -22,6 +31,7 @@ export function AgentMap({
   const lost = agents.filter(({ state }) => state === 'lost').length;
   const groups = useMemo(() => groupsOf(agents), [agents]);
   const found = useMemo(() => search(agents, wanted), [agents, wanted]);
+  const tenants = useMemo(() => tenantsOf(plane), [plane]);
   const rest = groups.slice(CONSOLE.agentGroups);
   return (
     <section aria-labelledby="agents">
@@ -31,7 +41,7 @@ export function AgentMap({
       </h2>
       <p class="legend">
         {STATES.map((state) => (
-          <span key={state} class={`key ${state}`}>
+          <span key={state} class="key" style={toned(TONES[state])}>
             <svg viewBox="0 0 1 1" aria-hidden="true">
               <path d={MARKS[state]} fill-rule="evenodd" />
             </svg>{' '}
@@ -53,6 +63,18 @@ export function AgentMap({
         most={CONSOLE.rows}
         more={(left) => `${left.toLocaleString('en')} more.`}
       />
+      {tenants.length > 0 && (
+        <Table
+          title={wanted !== '' ? 'Tenants found' : 'Tenants with something wrong'}
+          columns={TENANT_COLUMNS}
+          rows={tenants.filter(({ tenant, from, wrong }) => (wanted === '' ? wrong !== '' : has(wanted, tenant, from)))}
+          keyOf={({ tenant, from }) => `${tenant}\0${from}`}
+          bad={({ wrong }) => wrong !== ''}
+          none={wanted === '' ? `Of ${plural(tenants.length, 'tenant')}, none has something wrong.` : ''}
+          most={CONSOLE.rows}
+          more={(left) => `${left.toLocaleString('en')} more.`}
+        />
+      )}
       <div class="groups">
         {groups.slice(0, CONSOLE.agentGroups).map((group) => (
           <Cells key={`${group.tenant} ${group.zones}`} group={group} />
@@ -101,6 +123,13 @@ const COLUMNS: readonly Column<Agent>[] = [
     name: 'Says it reaches',
     of: ({ sessions, loss }) => <Name text={claims((sessions[0] ?? loss)?.identifiers)} most={80} />,
   },
+];
+
+const TENANT_COLUMNS: readonly Column<TenantRow>[] = [
+  { name: 'Tenant', of: ({ tenant }) => (tenant === '' ? '–' : <Name text={tenant} />) },
+  { name: 'From', of: ({ from }) => <Name text={from} /> },
+  { name: 'Agents', right: true, of: ({ agents }) => agents.toLocaleString('en') },
+  { name: 'What is wrong', of: ({ wrong }) => (wrong === '' ? '–' : <Name text={wrong} most={300} />) },
 ];
 
 /** An agent's name, which leads to what the plane knows of it. */

@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { type Column, Table } from '../parts/table.tsx';
-import { Findings, Name, State, type Tone } from '../parts/text.tsx';
+import { Findings, Name, State, TONES } from '../parts/text.tsx';
 import type { Status } from '../rpc.ts';
 import { AgentMap } from './agents.tsx';
 import { RecentCuts } from './cuts.tsx';
@@ -29,16 +29,6 @@ export function PlaneView({ plane, agents, findings, path }: ViewProps & { reado
     </>
   );
 }
-
-const TONES: Readonly<Record<Health, Tone>> = {
-  ok: 'good',
-  unready: 'bad',
-  draining: 'draining',
-  silent: 'warn',
-  unlinked: 'bad',
-  hung: 'bad',
-  lost: 'bad',
-};
 
 /** Columns of numbers that a member says of itself. */
 const COUNTS: readonly { readonly name: string; of(status: Status): ComponentChildren }[] = [
