@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { redisMissing } from '@isthmus/directory/testing/servers';
-import { aStatus } from '@isthmus/findings/testing';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { freePort, type Scope, scoped, sharedByFile, split, until } from '../harness/index.ts';
 import { askFirst, dial } from '../plane/dials.ts';
@@ -245,7 +244,7 @@ test(
     const destination = '10.0.0.8:443';
     const failure = { tenant: 'default', destination, code: 'dns_error', text: 'no such name', count: 3 };
     const failing = [{ ...failure, lastMs: now - 1_800_000, agents: [], agentCount: 0 }];
-    await answering(page, 'GetStatus', aStatus({ nowMs: now, failing }));
+    await answering(page, 'GetStatus', (status) => ({ ...status, nowMs: now, failing }));
     const old = page.locator('.findings li').filter({ hasText: '10.0.0.8:443' });
     await old.waitFor();
     assert.equal(await old.getAttribute('class'), 'old');
