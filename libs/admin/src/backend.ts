@@ -9,7 +9,6 @@ import type { PlanePart, ServersPart } from './calls/members.ts';
 import type { Recent } from './calls/recent.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
 import type { RecentHistory } from './calls/recent-history.ts';
-import type { RecentLosses } from './calls/recent-losses.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 
@@ -96,9 +95,7 @@ export interface AdminBackend {
   /** Rates are of the whole process: an operator of one tenant gets none. */
   readonly history: Pick<RecentHistory, 'of'> & Partial<Pick<RecentHistory, 'rate'>>;
   /** An agent has only its refusals. */
-  readonly recent: Pick<Recent, 'events' | 'cuts' | 'refusals' | 'expect'>;
-  /** Set for a gateway or hub. */
-  readonly losses?: Pick<RecentLosses, 'list'>;
+  readonly recent: Pick<Recent, 'events' | 'cuts' | 'refusals' | 'losses' | 'expect'>;
   notices?(): readonly Notice[];
   /** Renders the page of metrics. */
   metrics(): ReturnType<Metrics>;

@@ -104,7 +104,7 @@ export const ADMIN = {
   historyMs: 3_600_000,
   /** Longest reason of one of them that is kept, in characters. */
   keptReason: 300,
-  /** Losses of agents and hubs that a process remembers. */
+  /** Losses of agents and hubs that a process tells, the last ones. */
   losses: 100,
   /**
    * A member that leaves takes itself off the plane's list. One that is off the list after it has written nothing for so long has died or

@@ -5,12 +5,12 @@ import {
   CertificateEnds,
   type Identity,
   type KnownSession,
+  Losses,
   operations,
   quarantineIn,
   Recent,
   RecentDials,
   RecentHistory,
-  RecentLosses,
 } from '@isthmus/admin';
 import { Directory, memoryRegistry, type Registry, Roster } from '@isthmus/directory';
 import {
@@ -248,7 +248,7 @@ async function startOperations(
   const { events, tunnels, dials, history, recent, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, VERSION);
-  const losses = new RecentLosses(events, directory, gateway !== undefined);
+  const losses = new Losses(events, recent, directory, gateway !== undefined);
   const roster = new Roster(registry, {
     own,
     looked: (members) => losses.listed(members),
@@ -263,7 +263,6 @@ async function startOperations(
     dials,
     history,
     recent,
-    losses,
     notices: () => [...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
     metrics: () => server.metrics.render(),
     flags: inForce,

@@ -7,7 +7,7 @@ import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
  * concerns the whole process is left out.
  */
 export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
-  const { history, kick, losses, plane, quarantine, recent, routing, tenants } = backend;
+  const { history, kick, plane, quarantine, recent, routing, tenants } = backend;
   const own = (of: { readonly tenant: string }) => of.tenant === tenant;
   const sessions = () => [...backend.sessions()].filter(own);
   const tunnels = () => {
@@ -28,6 +28,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
       events: () => recent.events().filter(own),
       cuts: () => recent.cuts(tenant),
       refusals: () => [],
+      losses: () => recent.losses().filter(own),
       expect() {},
     },
     metrics() {
@@ -49,7 +50,6 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     // Why a link fails may name others.
     ...(plane && { plane: { ...plane, failureOf: () => undefined } }),
     ...(backend.holds && { holds: async () => ((await backend.holds?.()) ?? []).filter(own) }),
-    ...(losses && { losses: { list: () => losses.list().filter(own) } }),
     history: { of: () => history.of(tenant) },
     ...(routing && { routing: scopedRouting(tenant, routing) }),
     ...(quarantine && {

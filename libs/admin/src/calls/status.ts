@@ -49,7 +49,7 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         slowest: slowest(dials, first).map((dial) => dialMessage(dial)),
         refusals: backend.recent.refusals(),
         notices: backend.notices?.().map(noticeMessage) ?? [],
-        losses: backend.losses?.list().map(lossMessage) ?? [],
+        losses: backend.recent.losses().map(lossMessage),
         failing: failingDials(dials, first),
       };
     },
