@@ -69,7 +69,9 @@ async function toldBy<A>(question: { readonly timeoutMs: number } & object): Pro
   const late = AbortSignal.timeout(question.timeoutMs + CONSOLE.mergeMs);
   for await (const { member, answer, error } of ask<A>(question, late)) {
     const at = Date.now();
-    told.push(error ? { member, fault: new RpcError(error.code, error.message), at } : { member, answer: answer as A, at });
+    told.push(
+      error ? { member, fault: new RpcError(error.code, error.message), at } : { member, answer: answer as A, at },
+    );
   }
   if (told.every(({ fault }) => fault !== undefined)) throw told[0]?.fault ?? new Error('the answer is empty');
   return told;

@@ -118,7 +118,11 @@ interface Line {
 }
 
 /** Answers the page's questions of a method by itself. @param answer or what to make of the real one */
-export async function answering(page: Page, method: string, answer: object | ((real: object) => object)): Promise<void> {
+export async function answering(
+  page: Page,
+  method: string,
+  answer: object | ((real: object) => object),
+): Promise<void> {
   // Made once: the page asks again and again, and gives up an answer that takes 8 s.
   const text = JSON.stringify(answer);
   await page.route('**/ask', async (route) => {

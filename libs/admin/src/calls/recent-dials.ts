@@ -36,7 +36,10 @@ export interface SeenDial {
 type Watcher = (dial: SeenDial, again: boolean) => void;
 
 /** What the admin RPC reads of a process's dials, or of those of one tenant. */
-export type SeenDials = Pick<RecentDials, 'parked' | 'pending' | 'callersOf' | 'find' | 'watch' | typeof Symbol.iterator>;
+export type SeenDials = Pick<
+  RecentDials,
+  'parked' | 'pending' | 'callersOf' | 'find' | 'watch' | typeof Symbol.iterator
+>;
 
 /**
  * The dials of this process: their number, the latest ones, and for watchers each start and end. A dial costs one small object and a

@@ -93,7 +93,15 @@ export class Losses {
 
   #gatewayLost({ memberId: id, adminAddress: remote, quietMs }: Listed): void {
     const reason = `silent for ${Math.round(quietMs / 1000)} s`;
-    this.#recent.lost({ role: 'gateway', tenant: '', id, hubId: '', remote, reason, left: quietMs < ADMIN.silentMemberMs });
+    this.#recent.lost({
+      role: 'gateway',
+      tenant: '',
+      id,
+      hubId: '',
+      remote,
+      reason,
+      left: quietMs < ADMIN.silentMemberMs,
+    });
   }
 
   #agentCame({ tenant, agentId }: AgentName): void {

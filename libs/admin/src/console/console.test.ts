@@ -94,6 +94,7 @@ test('the page comes from memory, with a policy that lets nothing else in, and o
   assert.deepEqual(JSON.parse((await get(server, '/console/settings.json')).body), {
     traceUrl: CONSOLE.traceUrl,
     tenant: '',
+    member: 'm1',
   });
   assert.equal((await get(server, '/console')).headers.location, '/console/');
   for (const path of ['/console/none', '/console/constructor', '/console/..%2fetc']) {

@@ -1,5 +1,5 @@
 import { Agent, type IncomingMessage, type RequestOptions, request } from 'node:http';
-import { Agent as TlsAgent, request as requestTls } from 'node:https';
+import { request as requestTls, Agent as TlsAgent } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { adminApi } from '@isthmus/proto/admin';
 import { type AskError, type AskLine, linesOf } from '@isthmus/proto/ask';
@@ -33,7 +33,12 @@ export function adminClient(address: string, tls?: AdminClientTls): AdminConnect
   const certificates = secure ? { ...tls, servername: ADMIN_SERVER_NAME, checkServerIdentity: checkFor(address) } : {};
   const post = (body: object, signal: AbortSignal | undefined) =>
     new Promise<IncomingMessage>((resolve, reject) => {
-      const all = { ...options, ...certificates, headers: { 'content-type': 'application/json' }, ...(signal && { signal }) };
+      const all = {
+        ...options,
+        ...certificates,
+        headers: { 'content-type': 'application/json' },
+        ...(signal && { signal }),
+      };
       (secure ? requestTls : request)(all, resolve).on('error', reject).end(JSON.stringify(body));
     });
   const methods = Object.entries(adminApi.AdminDefinition.methods).map(([key, method]) => {
@@ -41,17 +46,23 @@ export function adminClient(address: string, tls?: AdminClientTls): AdminConnect
     const faultOf = ({ code, message }: AskError) =>
       new ClientError(name, Status[code.toUpperCase() as keyof typeof Status] ?? Status.UNKNOWN, message);
     const many = async function* (message: object, { signal }: { readonly signal?: AbortSignal } = {}) {
-      const question = { method: name, message: jsonOf(message), members: [], timeoutMs: 120_000 };
-      const response = await post(question, signal);
-      if (response.statusCode !== 200) {
-        const said = await text(response);
-        throw said.startsWith('{') ? faultOf(JSON.parse(said) as AskError) : new ClientError(name, Status.PERMISSION_DENIED, said);
-      }
-      const pieces = response.setEncoding('utf8') as AsyncIterable<string>;
-      for await (const line of linesOf(pieces, 2 ** 26, () => new Error('too long'))) {
-        const { answer, error } = JSON.parse(line) as AskLine;
-        if (error) throw faultOf(error);
-        yield responseType.fromPartial(answer ?? {});
+      try {
+        const question = { method: name, message: jsonOf(message), members: [], timeoutMs: 120_000 };
+        const response = await post(question, signal);
+        if (response.statusCode !== 200) {
+          const said = await text(response);
+          throw said.startsWith('{')
+            ? faultOf(JSON.parse(said) as AskError)
+            : new ClientError(name, Status.PERMISSION_DENIED, said);
+        }
+        const pieces = response.setEncoding('utf8') as AsyncIterable<string>;
+        for await (const line of linesOf(pieces, 2 ** 26, () => new Error('too long'))) {
+          const { answer, error } = JSON.parse(line) as AskLine;
+          if (error) throw faultOf(error);
+          yield responseType.fromPartial(answer ?? {});
+        }
+      } catch (error) {
+        throw signal?.aborted ? signal.reason : error;
       }
     };
     const one = async (...asked: Parameters<typeof many>) => {
@@ -98,6 +109,8 @@ function checkFor(address: string) {
   const names = [parseDestination(address).host, ADMIN_SERVER_NAME];
   return (_host: string, { raw }: { readonly raw: Buffer }) => {
     const certificate = certificateOf(raw);
-    return names.some((name) => isFor(certificate, name)) ? undefined : new Error(`it does not name ${names.join(' or ')}`);
+    return names.some((name) => isFor(certificate, name))
+      ? undefined
+      : new Error(`it does not name ${names.join(' or ')}`);
   };
 }

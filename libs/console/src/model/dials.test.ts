@@ -84,6 +84,9 @@ test('dials are found by agent, and as slowest, failing and parked', () => {
   assert.equal(isParked({ member: 'g1', dial: aDial('d') }), false);
 });
 
+const PLACE = { address: '127.0.0.1:8095', gateway: 'gateway-1' };
+const DIAL = { destination: '10.0.0.1:443', tenant: 'default', agentId: 'agent-1' };
+
 test('a dial becomes the command line that repeats it', () => {
   assert.equal(
     dialLine(DIAL, PLACE),

@@ -52,7 +52,13 @@ export function Drawing({ name, title, width, height, size, boxes, ways }: Drawi
   return (
     <svg class={name} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={title}>
       {ways.map(({ key, tone, width: thick, broken, x1, y1, x2, y2 }) => (
-        <line key={key} class={broken ? 'broken' : ''} style={toned(tone)} stroke-width={thick} {...{ x1, y1, x2, y2 }} />
+        <line
+          key={key}
+          class={broken ? 'broken' : ''}
+          style={toned(tone)}
+          stroke-width={thick}
+          {...{ x1, y1, x2, y2 }}
+        />
       ))}
       {ways.map(({ key, tone, label }, index) => (
         <text key={key} class="label" style={toned(tone)} {...labels[index]}>

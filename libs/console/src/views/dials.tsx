@@ -5,7 +5,6 @@ import { CONSOLE } from '../defaults.ts';
 import {
   type AgentDials,
   byAgent,
-  type DialFeed,
   dialLine,
   hasFailed,
   isEstablished,
