@@ -182,11 +182,13 @@ test(
     // It is empty when its row says so, and then may be stopped.
     await goTo(page, 'Plane');
     const row = async () => (await rowsOf(page, 'Members')).find(({ Member }) => Member === drained.id);
+    let seen: Record<string, string> | undefined;
     const empty = async () => {
-      const { State = '', Sessions, Tunnels } = (await row()) ?? {};
+      seen = await row();
+      const { State = '', Sessions, Tunnels } = seen ?? {};
       return /draining/.test(State) && Sessions === '0' && Tunnels === '0';
     };
-    await until(empty, { what: 'the drained hub without sessions and tunnels' });
+    await until(empty, { what: () => `the drained hub without sessions and tunnels: ${JSON.stringify(seen)}` });
     for (const tunnel of tunnels) await carries(tunnel, 'still here');
     const admin = adminOf(scope, programs[0] ?? drained.program);
     const { cuts } = await admin.getHistory({});
