@@ -63,7 +63,14 @@ export async function askAll<M extends Method>(
   return members?.length === 0 ? [] : toldBy({ method, message: request, members, timeoutMs: ms });
 }
 
-async function toldBy<A>(question: { readonly timeoutMs: number } & object): Promise<Told<A>[]> {
+interface Question {
+  readonly method: string;
+  readonly message: object;
+  readonly members: readonly string[] | undefined;
+  readonly timeoutMs: number;
+}
+
+async function toldBy<A>(question: Question): Promise<Told<A>[]> {
   const told: Told<A>[] = [];
   // The member that is asked has the same deadline for each, and says who was late.
   const late = AbortSignal.timeout(question.timeoutMs + CONSOLE.mergeMs);
