@@ -1,4 +1,4 @@
-import { stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 
 /** A JSON schema, as far as a tenant's file needs one. */
 interface Schema {
@@ -25,10 +25,6 @@ type CrdSchema = Omit<Schema, 'file' | 'properties' | 'items'> & {
   items?: CrdSchema;
   'x-kubernetes-int-or-string'?: true;
   'x-kubernetes-validations'?: { rule: string; message: string }[];
-  'x-kubernetes-list-type'?: string;
-  'x-kubernetes-list-map-keys'?: string[];
-  format?: string;
-  default?: unknown;
 };
 
 /** The longest lists of objects by their place: the API server estimates what rules cost from them, and refuses what might cost too much. */
@@ -157,108 +153,29 @@ const CLUSTER_PROFILE: CrdSchema = {
     'Whether a ClusterProfile of the same name says how its API server is reached through the plane (KEP-4322), with the token in the secret NAME-plane-access.',
 };
 
-const COUNT = { type: 'integer', format: 'int64', minimum: 0 } as const;
-
-const STATUS: CrdSchema = {
-  type: 'object',
-  description: 'What isthmus tenants sync, and a member of the plane, say of it.',
-  properties: {
-    tenant: { type: 'string', description: "The tenant's name." },
-    from: {
-      type: 'string',
-      description: 'The kind of the object that says what it is. If that is not this Tenant, this one only overrides.',
-    },
-    observedGeneration: {
-      type: 'integer',
-      format: 'int64',
-      description: 'The generation of the spec that Accepted is about.',
-    },
-    agents: { ...COUNT, description: 'Agents that are connected.' },
-    sessions: { ...COUNT, description: 'Their sessions.' },
-    hubs: { ...COUNT, description: 'Hubs that have these sessions.' },
-    callers: { ...COUNT, description: 'Callers that dialled within five minutes.' },
-    conditions: {
-      type: 'array',
-      description:
-        'Accepted: whether the newest spec is in force; if not, the message says which field is wrong. Connected: whether agents are connected.',
-      'x-kubernetes-list-type': 'map',
-      'x-kubernetes-list-map-keys': ['type'],
-      maxItems: 8,
-      items: {
-        type: 'object',
-        required: ['type', 'status', 'reason', 'message', 'lastTransitionTime'],
-        properties: {
-          type: { type: 'string', maxLength: 316 },
-          status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
-          observedGeneration: { type: 'integer', format: 'int64' },
-          lastTransitionTime: { type: 'string', format: 'date-time' },
-          reason: { type: 'string', maxLength: 1024 },
-          message: { type: 'string', maxLength: 32768 },
-        },
-      },
-    },
-  },
-};
-
-const COLUMNS = [
-  ['Accepted', 'string', '.status.conditions[?(@.type=="Accepted")].status'],
-  ['From', 'string', '.status.from'],
-  ['Agents', 'integer', '.status.agents'],
-  ['Sessions', 'integer', '.status.sessions'],
-  ['Callers', 'integer', '.status.callers'],
-  ['Age', 'date', '.metadata.creationTimestamp'],
-  ['Message', 'string', '.status.conditions[?(@.type=="Accepted")].message', 1],
-] as const;
+/** As far as it is read here. */
+interface Definition {
+  readonly spec: {
+    readonly versions: readonly [
+      { readonly schema: { readonly openAPIV3Schema: { readonly properties: { spec: CrdSchema } } } },
+    ];
+  };
+}
 
 /**
- * The CustomResourceDefinition of `Tenant`: a tenant's file with references in place of files' names.
+ * Puts a tenant's file with references in place of files' names into the CustomResourceDefinition of `Tenant`, as its spec.
  * @param file the JSON schema of a tenant's file
+ * @param text the definition, whose other parts are written by hand
  */
-export function tenantCrd(file: object): string {
+export function tenantCrd(file: object, text: string): string {
+  const definition = parse(text) as Definition;
   const spec = converted(file as Schema, '');
-  const definition = {
-    apiVersion: 'apiextensions.k8s.io/v1',
-    kind: 'CustomResourceDefinition',
-    metadata: { name: 'tenants.isthmus.dev', annotations: { 'helm.sh/resource-policy': 'keep' } },
-    spec: {
-      group: 'isthmus.dev',
-      names: { kind: 'Tenant', listKind: 'TenantList', plural: 'tenants', singular: 'tenant', categories: ['isthmus'] },
-      scope: 'Namespaced',
-      versions: [
-        {
-          name: 'v1alpha1',
-          served: true,
-          storage: true,
-          subresources: { status: {} },
-          additionalPrinterColumns: COLUMNS.map(([name, type, jsonPath, priority = 0]) => ({
-            name,
-            type,
-            jsonPath,
-            priority,
-          })),
-          schema: {
-            openAPIV3Schema: {
-              type: 'object',
-              description:
-                'A cluster on an Isthmus plane: how its agents and callers prove who they are, and what they may do.',
-              required: ['spec'],
-              properties: {
-                apiVersion: { type: 'string' },
-                kind: { type: 'string' },
-                metadata: { type: 'object' },
-                spec: {
-                  ...spec,
-                  properties: { ...spec.properties, clusterProfile: CLUSTER_PROFILE },
-                  description:
-                    "The fields of a tenant's file (docs/TENANTS.md), with a secretRef or configMapRef where the file names a file. Of a Cluster or TenantControlPlane of the same name, they override what follows from that.",
-                },
-                status: STATUS,
-              },
-            },
-          },
-        },
-      ],
-    },
+  definition.spec.versions[0].schema.openAPIV3Schema.properties.spec = {
+    ...spec,
+    properties: { ...spec.properties, clusterProfile: CLUSTER_PROFILE },
+    description:
+      "The fields of a tenant's file (docs/TENANTS.md), with a secretRef or configMapRef where the file names a file. Of a Cluster or TenantControlPlane of the same name, they override what follows from that.",
   };
-  return `# Generated by scripts/generate.mjs from libs/admission/src/tenant-schema.ts.\n${stringify(definition, { lineWidth: 0, aliasDuplicateObjects: false })}`;
+  const header = '# scripts/generate.mjs writes the schema of spec, from libs/admission/src/tenant-schema.ts.\n';
+  return header + stringify(definition, { lineWidth: 0, aliasDuplicateObjects: false });
 }
