@@ -96,6 +96,28 @@ describe('the followed objects of one kind', () => {
     assert.deepEqual(limits, ['250', '32', '32 more']);
   });
 
+  it('are followed where they are now served', async () => {
+    put('a');
+    const paths = ['/apis/none/v1/leases', PATH];
+    api.intercept = ({ url = '' }, response) => {
+      if (!url.startsWith('/apis/none/')) return false;
+      failure(response, 404, 'NotFound');
+      return true;
+    };
+    await using _following = followObjects<KubeObject>(
+      client,
+      { path: async () => paths.shift() ?? PATH },
+      {
+        seen: ({ metadata: { name } }) => void told.push(name),
+        deleted() {},
+        listed() {},
+        failed: (error) => void told.push(error ? `${/status \d+/.exec(error.message)?.[0]}` : 'ok'),
+      },
+    );
+    await until(() => told.at(-1) === 'ok');
+    assert.deepEqual(told, ['status 404', 'a', 'ok']);
+  });
+
   it('stay as they are while they may not be listed', async () => {
     put('a');
     await using _following = follow();

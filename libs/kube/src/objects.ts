@@ -29,8 +29,8 @@ export interface ObjectObserver<T extends KubeObject> {
 }
 
 export interface FollowedKind {
-  /** `/apis/isthmus.dev/v1alpha1/tenants` */
-  readonly path: string;
+  /** `/apis/isthmus.dev/v1alpha1/tenants`; asked for before each list and watch, because a version of a kind may come, or be served no more. */
+  readonly path: string | ((signal: AbortSignal) => Promise<string>);
   readonly labelSelector?: string;
 }
 
@@ -71,9 +71,10 @@ export function followObjects<T extends KubeObject>(
   let version: string | undefined;
   let listedAt = Number.NEGATIVE_INFINITY;
   const selected = kind.labelSelector === undefined ? {} : { labelSelector: kind.labelSelector };
+  let path = '';
 
   const pageOf = (query: Readonly<Record<string, string>>, signal: AbortSignal) =>
-    client.request<List<T>>({ method: 'GET', path: kind.path, query, signal });
+    client.request<List<T>>({ method: 'GET', path, query, signal });
 
   const list = async (signal: AbortSignal) => {
     const names = new Set<string>();
@@ -127,7 +128,7 @@ export function followObjects<T extends KubeObject>(
       observer.failed(undefined);
     };
     const events = client.watch<WatchEvent<T>>(
-      { method: 'GET', path: kind.path, query, signal },
+      { method: 'GET', path, query, signal },
       { signal, lengthMs, idleMs: KUBE.objectsIdleMs, onOpen },
     );
     for await (const event of events) apply(event);
@@ -135,6 +136,7 @@ export function followObjects<T extends KubeObject>(
 
   return periodic(
     async (signal) => {
+      path = typeof kind.path === 'string' ? kind.path : await kind.path(signal);
       if (performance.now() - listedAt >= KUBE.relistMs || (await isForgotten(signal))) await list(signal);
       await watch(signal);
       return KUBE.watchRetryFirstMs;

@@ -64,16 +64,30 @@ describe('the known objects of one kind', () => {
     assert.equal(known.get('n/a'), 'x');
   });
 
+  it('stay through ten minutes without an API server, and with one that has come back as it was a day ago', () => {
+    known.seen(object('old', 100, 'x'));
+    known.seen(object('new', 200, 'x'));
+    list(200, 'n/old', 'n/new');
+    for (; now < 600_000; now += SYNC.statusMs) known.failed(new Error('ECONNREFUSED'));
+    known.seen(object('old', 90, 'x'));
+    for (let hours = 0; hours < 24; hours++) {
+      now += SYNC.absentMs;
+      list(91 + hours, 'n/old');
+    }
+    assert.equal(known.get('n/new'), 'x');
+    assert.deepEqual(told, ['n/old', 'n/new']);
+  });
+
   it('go when they are no longer what is kept', () => {
     known.seen(object('a', 1, 'x'));
     known.seen(object('a', 2));
     assert.deepEqual(told, ['n/a', '-n/a x']);
   });
 
-  it('are told of once for each version', () => {
-    known.seen(object('a', 1, 'x'));
+  it('are told of whenever something else is kept of them', () => {
     known.seen(object('a', 1, 'x'));
     known.seen(object('a', 2, 'x'));
+    known.seen(object('a', 2, 'y'));
     assert.deepEqual(told, ['n/a', 'n/a']);
   });
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { compareVersions, type KubeObject, type ObjectObserver, objectName } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 
@@ -14,9 +15,7 @@ interface Known<K> {
 export interface KnownOptions<T, K> {
   /** Returns what is kept of an object; undefined if it is to be taken as one that does not exist. */
   readonly keep: (object: T) => K | undefined;
-  /** Whether an object that has another version says the same. Default: never. */
-  readonly same?: (one: K, other: K) => boolean;
-  /** Called with the name of an object that is new, has changed or is gone. @param gone what was kept of it last, if it is */
+  /** Called with the name of an object that is new, is gone, or of which something else is kept. @param gone what was kept of it last, if it is */
   readonly changed: (name: string, gone?: K) => void;
   readonly failed: (error: Error | undefined) => void;
   /** Called with each complete list. */
@@ -48,16 +47,17 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   }
 
   seen(object: T): void {
-    const { keep, changed, same } = this.#options;
+    const { keep, changed } = this.#options;
     const name = objectName(object);
     const kept = keep(object);
     const before = this.#known.get(name);
-    const version = object.metadata.resourceVersion ?? '';
-    if (kept === undefined) this.#known.delete(name);
-    else this.#known.set(name, { kept, version });
     if (kept === undefined) {
+      this.#known.delete(name);
       if (before) changed(name, before.kept ?? before.assumed);
-    } else if (before?.version !== version && !(before?.kept !== undefined && same?.(before.kept, kept))) changed(name);
+      return;
+    }
+    this.#known.set(name, { kept, version: object.metadata.resourceVersion ?? '' });
+    if (!isDeepStrictEqual(before?.kept, kept)) changed(name);
   }
 
   deleted(object: T): void {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { SYNC } from './defaults.ts';
-import { valueKeeper } from './values.ts';
+import { ValueKeeper } from './values.ts';
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 const secret = (namespace: string, name: string, data: Readonly<Record<string, string>>, annotations = {}) => ({
@@ -11,13 +11,13 @@ const secret = (namespace: string, name: string, data: Readonly<Record<string, s
 
 describe('what is kept of secrets and config maps', () => {
   it('are the values of the keys that are asked for, byte for byte', () => {
-    const { values } = valueKeeper('secret', ['a'])(secret('n', 's', { a: 'ä\0', b: 'x' }));
+    const { values } = new ValueKeeper('secret', ['a']).keep(secret('n', 's', { a: 'ä\0', b: 'x' }));
     assert.deepEqual([...values.keys()], ['a']);
     assert.equal(Buffer.from(values.get('a') as string, 'latin1').toString(), 'ä\0');
   });
 
   it('are texts and bytes of a config map', () => {
-    const { values } = valueKeeper('config map')({
+    const { values } = new ValueKeeper('config map').keep({
       metadata: { name: 'c', namespace: 'n' },
       data: { a: 'x' },
       binaryData: { b: base64('y') },
@@ -32,13 +32,14 @@ describe('what is kept of secrets and config maps', () => {
   });
 
   it('is no value that is too large', () => {
-    const { values } = valueKeeper('secret')(secret('n', 's', { a: 'x'.repeat(SYNC.valueBytes + 1), b: 'x' }));
+    const { values } = new ValueKeeper('secret').keep(secret('n', 's', { a: 'x'.repeat(SYNC.valueBytes + 1), b: 'x' }));
     assert.match(String(values.get('a')), /at most 262144 are read/);
     assert.equal(values.get('b'), 'x');
   });
 
   it('is no more of a namespace than its share, whatever its owner labels, and others have theirs', () => {
-    const keep = valueKeeper('secret');
+    const keeper = new ValueKeeper('secret');
+    const keep = (object: ReturnType<typeof secret>) => keeper.keep(object);
     const full = { a: 'x'.repeat(SYNC.valueBytes) };
     const most = SYNC.namespaceBytes / SYNC.valueBytes;
     for (let index = 0; index < most; index++)
@@ -46,11 +47,14 @@ describe('what is kept of secrets and config maps', () => {
     assert.match(String(keep(secret('n', 'more', { a: 'x' })).values.get('a')), /what is labelled in n has more than/);
     assert.equal(keep(secret('other', 's', { a: 'x' })).values.get('a'), 'x');
     keep(secret('n', 's0', {}));
-    assert.equal(keep(secret('n', 'more', { a: 'x' })).values.get('a'), 'x');
+    assert.equal(keep(secret('n', 'more', full)).values.get('a'), full.a);
+    assert.equal(typeof keep(secret('n', 'next', full)).values.get('a'), 'object');
+    keeper.forget('n/s1');
+    assert.equal(keep(secret('n', 'next', full)).values.get('a'), full.a);
   });
 
   it('says which namespaces a secret allows', () => {
-    const { allows } = valueKeeper('secret')(secret('n', 's', {}, { 'isthmus.dev/allow-tenants-of': 'a, b' }));
+    const { allows } = new ValueKeeper('secret').keep(secret('n', 's', {}, { 'isthmus.dev/allow-tenants-of': 'a, b' }));
     assert.deepEqual(allows, ['a', 'b']);
   });
 });

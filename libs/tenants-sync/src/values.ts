@@ -17,24 +17,31 @@ export interface Values {
   readonly allows: readonly string[];
 }
 
-/** Returns what keeps the values of secrets or config maps. @param keys the only ones that are kept; default all */
-export function valueKeeper(kind: 'secret' | 'config map', keys?: readonly string[]): (object: ValuesObject) => Values {
-  /** By namespace and name. */
-  const held = new Map<string, Map<string, number>>();
-  return (object) => {
+/** Keeps the values of secrets or config maps. */
+export class ValueKeeper {
+  readonly #kind: 'secret' | 'config map';
+  readonly #keys: readonly string[] | undefined;
+  /** Bytes that are kept, by namespace and name. */
+  readonly #held = new Map<string, Map<string, number>>();
+
+  /** @param keys the only ones that are kept; default all */
+  constructor(kind: 'secret' | 'config map', keys?: readonly string[]) {
+    this.#kind = kind;
+    this.#keys = keys;
+  }
+
+  keep(object: ValuesObject): Values {
     const { namespace = '', annotations = {} } = object.metadata;
     const name = objectName(object);
     const allows = (annotations[ALLOW_TENANTS_OF] ?? '').split(',').map((each) => each.trim());
-    const ofNamespace = held.get(namespace) ?? new Map<string, number>();
-    held.set(namespace, ofNamespace);
-    ofNamespace.delete(name);
+    this.forget(name);
+    const ofNamespace = this.#held.get(namespace) ?? new Map<string, number>();
     let others = 0;
     for (const bytes of ofNamespace.values()) others += bytes;
     let own = 0;
     const values = new Map<string, string | Error>();
-    const encoded = kind === 'secret' ? object.data : object.binaryData;
     const keep = (key: string, value: Buffer) => {
-      if (keys && !keys.includes(key)) return;
+      if (this.#keys && !this.#keys.includes(key)) return;
       const most = Math.min(SYNC.valueBytes, SYNC.namespaceBytes - others - own);
       if (value.length > SYNC.valueBytes) {
         values.set(key, new Error(`it has ${value.length} bytes: at most ${SYNC.valueBytes} are read`));
@@ -45,10 +52,19 @@ export function valueKeeper(kind: 'secret' | 'config map', keys?: readonly strin
         values.set(key, value.toString('latin1'));
       }
     };
+    const encoded = this.#kind === 'secret' ? object.data : object.binaryData;
     for (const [key, value] of Object.entries(encoded ?? {})) keep(key, Buffer.from(value, 'base64'));
-    if (kind === 'config map')
+    if (this.#kind === 'config map')
       for (const [key, value] of Object.entries(object.data ?? {})) keep(key, Buffer.from(value));
-    ofNamespace.set(name, own);
+    this.#held.set(namespace, ofNamespace.set(name, own));
     return { values, allows };
-  };
+  }
+
+  /** What it had of its namespace's share is free again. @param name `NAMESPACE/NAME` */
+  forget(name: string): void {
+    const [namespace = ''] = name.split('/');
+    const ofNamespace = this.#held.get(namespace);
+    ofNamespace?.delete(name);
+    if (ofNamespace?.size === 0) this.#held.delete(namespace);
+  }
 }

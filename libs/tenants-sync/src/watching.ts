@@ -1,7 +1,12 @@
-import { followObjects, type KubeClient, type KubeObject, KubeStatusError, objectName, periodic } from '@isthmus/kube';
-import { Backoff } from '@isthmus/runtime';
+import {
+  type FollowedKind,
+  followObjects,
+  type KubeClient,
+  type KubeObject,
+  KubeStatusError,
+  objectName,
+} from '@isthmus/kube';
 import type { Stores } from './compose.ts';
-import { SYNC } from './defaults.ts';
 import {
   type AgentTokens,
   FROM,
@@ -16,7 +21,7 @@ import {
 } from './kinds.ts';
 import { KnownObjects } from './objects.ts';
 import type { TenantStatus } from './status.ts';
-import { type Values, type ValuesObject, valueKeeper } from './values.ts';
+import { ValueKeeper, type Values, type ValuesObject } from './values.ts';
 
 export interface WatchingOptions {
   readonly client: KubeClient;
@@ -55,16 +60,23 @@ export class Watching implements AsyncDisposable {
   constructor(options: WatchingOptions) {
     this.#options = options;
     for (const kind of [...options.from.map((from) => FROM[from]), TENANT])
-      this.#sources.set(kind, this.#known(kind.plural, this.#keeper(kind), options.changed, sameSource));
-    const values = (what: string, keep: (object: ValuesObject) => Values) =>
-      this.#known(what, keep, (name) => options.changedValues(name));
+      this.#sources.set(kind, this.#known(kind.plural, this.#keeper(kind), options.changed));
+    const values = (what: string, keeper: ValueKeeper) =>
+      this.#known<ValuesObject, Values>(
+        what,
+        (object) => keeper.keep(object),
+        (name, gone) => {
+          if (gone) keeper.forget(name);
+          options.changedValues(name);
+        },
+      );
     for (const from of options.from) {
       const { secrets, plural } = FROM[from];
-      this.#owned.set(from, values(`secrets of ${plural}`, valueKeeper('secret', secrets?.keys)));
+      this.#owned.set(from, values(`secrets of ${plural}`, new ValueKeeper('secret', secrets?.keys)));
     }
     this.#labelled = {
-      secret: values('secrets', valueKeeper('secret')),
-      'config map': values('config maps', valueKeeper('config map')),
+      secret: values('secrets', new ValueKeeper('secret')),
+      'config map': values('config maps', new ValueKeeper('config map')),
     };
     this.stores = {
       own: (from, name) => this.#owned.get(from)?.get(name),
@@ -94,7 +106,7 @@ export class Watching implements AsyncDisposable {
   }
 
   start(): void {
-    for (const [kind, known] of this.#sources) this.#followers.push(this.#followInstalled(kind, known));
+    for (const [kind, known] of this.#sources) this.#follow((signal) => this.#servedPath(kind, signal), known);
     for (const [from, known] of this.#owned)
       this.#follow(this.#core('secrets'), known, FROM[from].secrets?.labelSelector);
     const labelSelector = `${PLANE}=${this.#options.plane}`;
@@ -121,23 +133,27 @@ export class Watching implements AsyncDisposable {
     what: string,
     keep: (object: T) => K | undefined,
     changed: (name: string, gone?: K) => void,
-    same?: (one: K, other: K) => boolean,
   ): KnownObjects<T, K> {
     this.#unlisted.add(what);
-    const { now, failed, listed } = this.#options;
-    return new KnownObjects<T, K>({
+    const { now, failed, listed, from } = this.#options;
+    const known = new KnownObjects<T, K>({
       ...{ keep, now },
       changed: (name, gone) => {
         if (gone !== undefined && what === TENANT.plural) this.#statuses.delete(name);
         changed(name, gone);
       },
-      ...(same && { same }),
-      failed: (error) => failed(what, error),
+      failed: (error) => {
+        // `Tenant` objects are needed only where nothing else makes tenants.
+        const none = error instanceof NotServed && what === TENANT.plural && from.length > 0;
+        if (none) known.listed('', NONE);
+        else failed(what, error);
+      },
       listed: () => {
         this.#unlisted.delete(what);
         if (this.#unlisted.size === 0) listed();
       },
     });
+    return known;
   }
 
   #core(plural: string): string {
@@ -149,44 +165,30 @@ export class Watching implements AsyncDisposable {
     return namespace === '' ? `${api}/${plural}` : `${api}/namespaces/${encodeURIComponent(namespace)}/${plural}`;
   }
 
-  #follow<T extends KubeObject, K>(path: string, known: KnownObjects<T, K>, labelSelector?: string): void {
+  #follow<T extends KubeObject, K>(
+    path: FollowedKind['path'],
+    known: KnownObjects<T, K>,
+    labelSelector?: string,
+  ): void {
     const selected = labelSelector === undefined ? {} : { labelSelector };
     this.#followers.push(followObjects(this.#options.client, { path, ...selected }, known));
   }
 
-  /** Follows a kind once the API server serves it. `Tenant` objects are needed only where nothing else makes tenants. */
-  #followInstalled(kind: SourceKind, known: Sources): AsyncDisposable {
-    const { client, from } = this.#options;
-    const backoff = new Backoff(1000, SYNC.installedMs);
-    let following: AsyncDisposable | undefined;
-    const looking = periodic(
-      async (signal) => {
-        if (following) return SYNC.installedMs;
-        const version = await servedVersion(client, kind, signal);
-        if (version !== undefined) {
-          const path = this.#pathOf(`/apis/${kind.group}/${version}`, kind.plural);
-          following = followObjects(client, { path }, known);
-          return SYNC.installedMs;
-        }
-        if (kind === TENANT && from.length > 0) known.listed('', NONE);
-        else known.failed(new Error(`the API server has no ${kind.plural}.${kind.group}`));
-        return backoff.next();
-      },
-      (error) => {
-        known.failed(error as Error);
-        return backoff.next();
-      },
-    );
-    return {
-      async [Symbol.asyncDispose]() {
-        await looking[Symbol.asyncDispose]();
-        await following?.[Symbol.asyncDispose]();
-      },
-    };
+  async #servedPath(kind: SourceKind, signal: AbortSignal): Promise<string> {
+    const version = await servedVersion(this.#options.client, kind, signal);
+    if (version === undefined) throw new NotServed(kind);
+    return this.#pathOf(`/apis/${kind.group}/${version}`, kind.plural);
   }
 }
 
 const NONE: ReadonlySet<string> = new Set();
+
+/** The API server has no such kind: its definition may be installed later. */
+export class NotServed extends Error {
+  constructor({ plural, group }: ServedKind) {
+    super(`the API server has no ${plural}.${group}`);
+  }
+}
 
 /** The version of a kind to use; undefined if the API server does not serve the group. */
 export async function servedVersion(
@@ -203,12 +205,7 @@ interface ApiGroup {
   readonly versions?: readonly { readonly version: string }[];
 }
 
-function unlessNotFound(error: unknown): undefined {
+export function unlessNotFound(error: unknown): undefined {
   if (error instanceof KubeStatusError && error.status === 404) return undefined;
   throw error;
-}
-
-/** A change of what is not kept, such as a status, is none. */
-function sameSource(one: Source, other: Source): boolean {
-  return JSON.stringify(one) === JSON.stringify(other);
 }
