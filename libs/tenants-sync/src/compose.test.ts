@@ -114,6 +114,8 @@ describe('a tenant is composed of an object and what it names', () => {
       'faults' in long ? (long.faults[0]?.message ?? '') : '',
       /more than 63 characters: name it in spec.tenant/,
     );
+    const file = compose([source({ tenant: 'short' }, { name: 'x'.repeat(250) })], stores({})).result;
+    assert.match('faults' in file ? (file.faults[0]?.message ?? '') : '', /more than 220 characters together/);
     const evil = compose([source({}, { name: '../x' })], stores({})).result;
     assert.ok('faults' in evil);
   });

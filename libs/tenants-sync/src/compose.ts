@@ -24,6 +24,8 @@ export interface Profile {
 
 /** A tenant's file as it is to be, with the files that it names. */
 export interface Composed {
+  /** The object that had the last word. */
+  readonly source: Source;
   readonly tenant: string;
   readonly text: string;
   /** Content by file name, one byte a character. They lie in the folder that `text` names. */
@@ -53,6 +55,8 @@ export const FILES = '.files';
 /** Names of the API's namespaces and objects, which are to become names of files. */
 const NAME = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
 const TENANT_CHARACTERS = 63;
+/** The longest name of a file that lets its folder and what is not complete yet have longer ones: a file system takes 255 bytes. */
+const FILE_CHARACTERS = 220;
 
 /** The file of the CA of an API server's client certificate, which is the cluster's. */
 const CALLERS_CA = /^callers-\d+-certificates-ca$/;
@@ -77,6 +81,8 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
   const fields: Record<string, unknown> = Object.assign({}, ...sources.map((source) => source.fields));
   const { tenant = `${namespace}-${name}`, clusterProfile, unixSocket: _, source: __, ...rest } = fields;
   if (!NAME.test(namespace) || !NAME.test(name)) faults.push({ at: '', message: 'its name is no name of a file' });
+  if (fileName(sources[0]).length > FILE_CHARACTERS)
+    faults.push({ at: '', message: `namespace and name have more than ${FILE_CHARACTERS} characters together` });
   if (fields.tenant === undefined && String(tenant).length > TENANT_CHARACTERS)
     faults.push({ at: '', message: `${tenant} has more than ${TENANT_CHARACTERS} characters: name it in spec.tenant` });
 
@@ -152,7 +158,8 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
   const serverName = value.server?.serverNames?.find((each) => !each.includes('*'));
   const ca = [...files].find(([file]) => CALLERS_CA.test(file))?.[1] ?? '';
   const profile = secret === undefined ? undefined : { secret, token, ca, serverName };
-  return { names, result: { tenant: String(tenant), text, files, folder, ...(profile && { profile }) } };
+  const source = sources.at(-1) ?? sources[0];
+  return { names, result: { source, tenant: String(tenant), text, files, folder, ...(profile && { profile }) } };
 }
 
 /** A file that the tenant's file is to name. */

@@ -14,8 +14,10 @@ export const SYNC = {
   valueBytes: 256 * 1024,
   /** What all labelled secrets and config maps of one namespace may hold together. Who may create them there fills no more than this. */
   namespaceBytes: 4 * 1024 * 1024,
-  /** How often it is looked at most whether the API server serves a kind that it did not have: a CRD may be installed later. */
-  installedMs: 15_000,
+  /** The longest text of what is wrong with an object. One can name hundreds of secrets that are not there, and all members read of it. */
+  faultCharacters: 2000,
+  /** The most objects of which the report says what is wrong, 3 MB at most: members read 4 MiB of it. */
+  reportFaults: 500,
   /** How often the report in the directory is written again though nothing has changed: members then know that the sync runs. */
   reportMs: 60_000,
   /** Calls of the API server a second. At rest there are some 0.3 a second, for the lease and for watches that begin again. */

@@ -65,7 +65,7 @@ export class Directory {
     if (files.size === 0 || isThere(to)) return;
     const half = join(this.#dir, FILES, `${HALF}${folder.slice(FILES.length + 1)}`);
     rmSync(half, { recursive: true, force: true });
-    mkdirSync(half, { mode: 0o750 });
+    mkdirSync(half, { recursive: true, mode: 0o750 });
     for (const [name, bytes] of files) writeFileSync(join(half, name), Buffer.from(bytes, 'latin1'), { mode: 0o640 });
     renameSync(half, to);
   }
@@ -101,12 +101,13 @@ export class Directory {
     const named = new Set<string>();
     for (const text of this.#written.values())
       for (const [, folder] of text.matchAll(/\.files\/([^/\s]+)\//g)) named.add(folder as string);
-    for (const folder of readdirSync(join(this.#dir, FILES))) {
+    const files = join(this.#dir, FILES);
+    for (const folder of isThere(files) ? readdirSync(files) : []) {
       const since = this.#unnamed.get(folder) ?? now;
       if (named.has(folder)) this.#unnamed.delete(folder);
       else if (now - since < SYNC.oldFilesMs) this.#unnamed.set(folder, since);
       else {
-        rmSync(join(this.#dir, FILES, folder), { recursive: true, force: true });
+        rmSync(join(files, folder), { recursive: true, force: true });
         this.#unnamed.delete(folder);
       }
     }

@@ -1,58 +1,103 @@
 import { newPassword } from '@isthmus/admission';
-import { type KubeClient, KubeStatusError } from '@isthmus/kube';
+import { type KubeClient, type KubeObject, KubeStatusError, objectName } from '@isthmus/kube';
+import { inWords } from '@isthmus/tunnel';
 import type { Profile } from './compose.ts';
 import { SYNC } from './defaults.ts';
-import { CLUSTER_PROFILE, PLANE } from './kinds.ts';
-import { MANAGER } from './status.ts';
+import { CLUSTER_PROFILE, PLANE, type Source } from './kinds.ts';
+import { type Access, MANAGER } from './status.ts';
 import type { Verdict } from './sync.ts';
-import { servedVersion } from './watching.ts';
+import { NotServed, servedVersion, unlessNotFound } from './watching.ts';
 
 export interface ProfileOptions {
   readonly client: KubeClient;
   readonly plane: string;
-  /** Where callers reach gateways, and the CA of these; empty if the system's are enough. */
+  /** Where callers reach gateways, empty if nobody has said so, and the CA of these; empty if the system's are enough. */
   readonly proxy: { readonly url: string; ca(): string };
-  readonly failed: (error: Error) => void;
+  /** Whether an object's status says that a ClusterProfile was published for it, or was to be. */
+  readonly published: (name: string) => boolean;
+  /** Called with what is wrong with an object's ClusterProfile, if that is something else than before. */
+  readonly failed: (name: string, error: Error) => void;
 }
 
 /** The API server, as an agent finds it. Its certificate always has this name. */
 const API_SERVER = 'https://kubernetes.default.svc';
 
-/** Writes a ClusterProfile for each `Tenant` that asks for one (KEP-4322), and the secret with its token, which stays as it is once it is there. */
+interface Done {
+  readonly access: Access;
+  /** What was published, and when. */
+  readonly text?: string;
+  readonly at: number;
+}
+
+interface OwnedObject extends KubeObject {
+  readonly metadata: KubeObject['metadata'] & { readonly ownerReferences?: readonly { readonly uid: string }[] };
+}
+
+/**
+ * Writes a ClusterProfile for each `Tenant` that asks for one (KEP-4322), and the secret with its token, which stays as it is once it is there.
+ * Takes back what it wrote for one that no longer asks.
+ */
 export class ProfileWriter {
   readonly #options: ProfileOptions;
-  /** By object: what was written, and when. */
-  readonly #written = new Map<string, { readonly text: string; readonly at: number }>();
+  #done = new Map<string, Done>();
 
   constructor(options: ProfileOptions) {
     this.#options = options;
   }
 
-  async write(verdicts: Iterable<Verdict>, now: number, signal: AbortSignal): Promise<void> {
-    const { client, failed } = this.#options;
-    let version: string | undefined;
-    for (const { source, tenant, profile, fault } of verdicts) {
-      if (!profile || fault !== undefined || source.kind !== 'Tenant' || signal.aborted) continue;
-      const name = `${source.namespace}/${source.name}`;
-      const text = JSON.stringify(profile);
-      const before = this.#written.get(name);
-      if (before?.text === text && now - before.at < SYNC.profileMs) continue;
-      try {
-        version ??= await servedVersion(client, CLUSTER_PROFILE, signal);
-        if (version === undefined)
-          throw new Error(`the API server has no ${CLUSTER_PROFILE.plural}.${CLUSTER_PROFILE.group}`);
-        if (profile.token === undefined) await this.#makeSecret(source, tenant, profile, signal);
-        else {
-          await this.#publish(source, tenant, profile, version, signal);
-          this.#written.set(name, { text, at: now });
-        }
-      } catch (error) {
-        failed(new Error(`${name}: ${(error as Error).message}`, { cause: error }));
-      }
-    }
+  /** What became of an object's ClusterProfile; undefined if that is not known. */
+  access(name: string): Access | undefined {
+    return this.#done.get(name)?.access;
   }
 
-  async #makeSecret(source: Verdict['source'], tenant: string, profile: Profile, signal: AbortSignal): Promise<void> {
+  async write(verdicts: Iterable<Verdict>, now: number, signal: AbortSignal): Promise<void> {
+    const { client, failed, published } = this.#options;
+    const done = new Map<string, Done>();
+    let served: Promise<string | undefined> | undefined;
+    for (const verdict of verdicts) {
+      const name = objectName({ metadata: verdict.source });
+      const before = this.#done.get(name);
+      const asks = verdict.profile !== undefined;
+      if (verdict.source.kind !== 'Tenant' || (!asks && !published(name))) continue;
+      const text = JSON.stringify(verdict.profile);
+      const stands = verdict.fault !== undefined || (asks && before?.text === text && now - before.at < SYNC.profileMs);
+      if (stands || signal.aborted) {
+        if (before) done.set(name, before);
+        continue;
+      }
+      served ??= servedVersion(client, CLUSTER_PROFILE, signal);
+      const version = await served;
+      try {
+        const access = await this.#write(verdict, version, signal);
+        if (access) done.set(name, { access, at: now, ...(access === 'published' && { text }) });
+        else if (before) done.set(name, before);
+      } catch (error) {
+        const fault = inWords(error).slice(0, SYNC.faultCharacters);
+        done.set(name, { access: { fault }, at: now });
+        if (typeof before?.access !== 'object' || before.access.fault !== fault) failed(name, error as Error);
+      }
+    }
+    this.#done = done;
+  }
+
+  /** @param version of ClusterProfiles; undefined if the API server has none. @returns undefined if its secret is not seen yet */
+  async #write(verdict: Verdict, version: string | undefined, signal: AbortSignal): Promise<Access | undefined> {
+    const { source, tenant, profile } = verdict;
+    if (!profile) {
+      if (version !== undefined) await this.#takeBack(source, version, signal);
+      return 'none';
+    }
+    if (this.#options.proxy.url === '') throw new Error('the sync has no --proxy-url');
+    if (version === undefined) throw new NotServed(CLUSTER_PROFILE);
+    if (profile.token !== undefined) {
+      await this.#publish(source, tenant, profile, version, signal);
+      return 'published';
+    }
+    await this.#makeSecret(source, tenant, profile, signal);
+    return undefined;
+  }
+
+  async #makeSecret(source: Source, tenant: string, profile: Profile, signal: AbortSignal): Promise<void> {
     const { client, plane } = this.#options;
     const { token } = newPassword();
     const url = this.#proxyUrl(profile);
@@ -69,7 +114,7 @@ export class ProfileWriter {
   }
 
   async #publish(
-    source: Verdict['source'],
+    source: Source,
     tenant: string,
     profile: Profile,
     version: string,
@@ -78,14 +123,14 @@ export class ProfileWriter {
     const { client, plane, proxy } = this.#options;
     const { namespace, name } = source;
     const manager = `isthmus-${plane}`;
-    const object = { apiVersion: `${CLUSTER_PROFILE.group}/${version}`, kind: 'ClusterProfile' };
+    const object = objectOf(version);
     const labels = { 'x-k8s.io/cluster-manager': manager };
     const body = {
       ...object,
       metadata: { name, namespace, labels, ...owned(source) },
       spec: { displayName: tenant, clusterManager: { name: manager } },
     };
-    const path = `/apis/${CLUSTER_PROFILE.group}/${version}/namespaces/${namespace}/${CLUSTER_PROFILE.plural}`;
+    const path = pathOf(source, version);
     // One that another manager has made only gets a further way in.
     await client.request({ method: 'POST', path, body, signal }).catch((error: unknown) => {
       if (!exists(error)) throw error;
@@ -102,11 +147,27 @@ export class ProfileWriter {
         },
       ],
     };
-    const status = { accessProviders: [{ name: 'isthmus', cluster }] };
-    await client.request({
-      ...{ method: 'PATCH', path: `${path}/${name}/status`, query: { fieldManager: MANAGER }, signal },
-      body: { ...object, metadata: { name, namespace }, status },
-    });
+    await this.#provide(source, version, [{ name: 'isthmus', cluster }], signal);
+  }
+
+  /** Removes what was made for an object; of a ClusterProfile that another manager has made, the way in that was added. */
+  async #takeBack(source: Source, version: string, signal: AbortSignal): Promise<void> {
+    const { client } = this.#options;
+    const path = `${pathOf(source, version)}/${source.name}`;
+    const found = await client.request<OwnedObject>({ method: 'GET', path, signal }).catch(unlessNotFound);
+    if (!found) return;
+    const { uid, ownerReferences = [] } = found.metadata;
+    if (!ownerReferences.some((owner) => owner.uid === source.uid)) return this.#provide(source, version, [], signal);
+    const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } };
+    await client.request({ method: 'DELETE', path, body, signal }).catch(unlessNotFound);
+  }
+
+  /** Says in a ClusterProfile's status which ways in are ours. */
+  async #provide(source: Source, version: string, accessProviders: readonly object[], signal: AbortSignal) {
+    const { namespace, name } = source;
+    const body = { ...objectOf(version), metadata: { name, namespace }, status: { accessProviders } };
+    const path = `${pathOf(source, version)}/${name}/status`;
+    await this.#options.client.request({ method: 'PATCH', path, query: { fieldManager: MANAGER }, body, signal });
   }
 
   #proxyUrl({ serverName }: Profile): URL {
@@ -116,8 +177,16 @@ export class ProfileWriter {
   }
 }
 
+function objectOf(version: string): object {
+  return { apiVersion: `${CLUSTER_PROFILE.group}/${version}`, kind: 'ClusterProfile' };
+}
+
+function pathOf({ namespace }: Source, version: string): string {
+  return `/apis/${CLUSTER_PROFILE.group}/${version}/namespaces/${namespace}/${CLUSTER_PROFILE.plural}`;
+}
+
 /** What is made for a `Tenant` goes with it. */
-function owned({ name, uid }: Verdict['source']): object {
+function owned({ name, uid }: Source): object {
   const owner = { apiVersion: 'isthmus.dev/v1alpha1', kind: 'Tenant', name, uid };
   return uid === undefined ? {} : { ownerReferences: [owner] };
 }

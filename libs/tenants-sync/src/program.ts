@@ -22,7 +22,7 @@ import { askMember, type Connected } from './member.ts';
 import { syncMetrics } from './metrics.ts';
 import { ProfileWriter } from './profiles.ts';
 import { Report } from './report.ts';
-import { StatusWriter } from './status.ts';
+import { isPublished, StatusWriter } from './status.ts';
 import { Sync, type Verdict } from './sync.ts';
 import { Watching } from './watching.ts';
 
@@ -68,7 +68,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     const sync: Sync = new Sync({
       ...{ directory, now, graceMs: flags.grace, stores: watching.stores },
       sources: (name) => watching.sources(name),
-      changed: (name, verdict, fault) => tell(log, name, verdict, fault),
+      changed: (name, verdict) => tell(log, name, verdict),
     });
     await sync.load((origin) => watching.assume(origin));
     const report = new Report(directory, flags.plane);
@@ -141,16 +141,18 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, log 
   const namespace = flags['status-namespace'];
   const failed = (error: Error) => warn(`the lease ${namespace}/${LEASE}-${flags.plane}`, error);
   const leader = leaderLease({ client, namespace, identity, name: `${LEASE}-${flags.plane}`, failed });
-  const writer = new StatusWriter({
-    client,
-    known: (name) => watching.status(name),
-    failed: (error) => warn('a status cannot be written', error),
-  });
   const proxyCa = flags['proxy-ca-cert'];
   const profiles = new ProfileWriter({
     ...{ client, plane: flags.plane },
     proxy: { url: flags['proxy-url'], ca: () => (proxyCa === '' ? '' : readNamedFile(proxyCa).toString('latin1')) },
-    failed: (error) => warn('a ClusterProfile cannot be written', error),
+    published: (name) => isPublished(watching.status(name) ?? {}),
+    failed: (object, error) => log.warn({ object }, `its ClusterProfile cannot be written: ${inWords(error)}`),
+  });
+  const writer = new StatusWriter({
+    client,
+    known: (name) => watching.status(name),
+    access: (name) => profiles.access(name),
+    failed: (name, error) => warn(`the status of ${name} cannot be written`, error),
   });
   const files = { ca: flags['member-ca-cert'], cert: flags['member-cert'], key: flags['member-key'] };
   let asked = Number.NEGATIVE_INFINITY;
@@ -166,7 +168,7 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, log 
         });
       }
       await writer.write(sync.verdicts, connected, signal);
-      if (flags['proxy-url'] !== '') await profiles.write(sync.verdicts, performance.now(), signal);
+      await profiles.write(sync.verdicts, performance.now(), signal);
       return SYNC.statusMs;
     },
     (error) => {
@@ -183,9 +185,8 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, log 
 /** Of which one sync of a plane holds the only one. */
 const LEASE = 'isthmus-tenants-sync';
 
-function tell(log: ProgramLogger, name: string, verdict: Verdict | undefined, fault: Error | undefined): void {
-  if (fault) log.error({ object: name }, `the tenant cannot be written: ${inWords(fault)}`);
-  else if (!verdict) log.warn({ object: name }, 'the tenant is removed');
+function tell(log: ProgramLogger, name: string, verdict: Verdict | undefined): void {
+  if (!verdict) log.warn({ object: name }, 'the tenant is removed');
   else {
     const { source, tenant, kept } = verdict;
     const fields = { object: `${source.kind} ${name}`, tenant };

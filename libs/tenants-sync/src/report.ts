@@ -27,7 +27,13 @@ export class Report {
     const ofObjects = [...verdicts].flatMap(({ source: { kind, namespace, name }, fault, kept, tenant }) =>
       fault === undefined ? [] : { object: `${kind} ${namespace}/${name}`, fault, ...(kept && { kept: tenant }) },
     );
-    const said: Omit<SyncReport, 'at'> = { plane: this.#plane, tenants, faults: [...own, ...ofObjects] };
+    const faults = [...own, ...ofObjects.slice(0, SYNC.reportFaults)];
+    if (ofObjects.length > SYNC.reportFaults)
+      faults.push({
+        object: SYNC_ITSELF,
+        fault: `${ofObjects.length - SYNC.reportFaults} more objects are not in force`,
+      });
+    const said: Omit<SyncReport, 'at'> = { plane: this.#plane, tenants, faults };
     const text = JSON.stringify(said);
     if (text === this.#last && now - this.#at < SYNC.reportMs) return;
     this.#directory.put(SYNC_REPORT, JSON.stringify({ at: new Date().toISOString(), ...said } satisfies SyncReport));

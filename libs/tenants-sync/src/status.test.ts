@@ -22,24 +22,49 @@ describe('the status of a Tenant', () => {
   const two = { agents: 2, sessions: 4, hubs: 2, callers: 1 };
 
   it('says what is in force, and who is connected', () => {
-    const status = statusOf(verdict(), two, {}, '1');
+    const status = statusOf(verdict(), { connected: two }, {}, '1');
     assert.deepEqual(conditions(status), { Accepted: 'True 1', Connected: 'True 1' });
     assert.deepEqual([status.from, status.agents, status.hubs, status.observedGeneration], ['Tenant', 2, 2, 3]);
   });
 
   it('keeps the time of a condition that stays, and what is connected while no member answers', () => {
-    const before = statusOf(verdict(), two, {}, '1');
-    const after = statusOf(verdict({ fault: 'agents[0]: x', kept: true }), undefined, before, '2');
+    const before = statusOf(verdict(), { connected: two }, {}, '1');
+    const after = statusOf(verdict({ fault: 'agents[0]: x', kept: true }), {}, before, '2');
     assert.deepEqual(conditions(after), { Accepted: 'False 2', Connected: 'True 1' });
     assert.equal(after.agents, 2);
     assert.equal(after.conditions?.[0]?.message, 'agents[0]: x. The last good state stays in force');
   });
 
   it('does not know who is connected before a member has answered', () => {
-    assert.deepEqual(conditions(statusOf(verdict(), undefined, {}, '1')), {
+    assert.deepEqual(conditions(statusOf(verdict(), {}, {}, '1')), {
       Accepted: 'True 1',
       Connected: 'Unknown 1',
     });
+  });
+
+  it('says what became of its ClusterProfile, until it has none', () => {
+    const failed = statusOf(verdict(), { access: { fault: 'forbidden' } }, {}, '1');
+    assert.deepEqual(conditions(failed), { Accepted: 'True 1', Connected: 'Unknown 1', Published: 'False 1' });
+    assert.equal(failed.conditions?.at(-1)?.message, 'forbidden');
+    const published = statusOf(verdict(), { access: 'published' }, failed, '2');
+    assert.equal(conditions(statusOf(verdict(), {}, published, '3')).Published, 'True 2');
+    assert.equal(conditions(statusOf(verdict(), { access: 'none' }, published, '3')).Published, undefined);
+  });
+
+  it('leaves what others say', () => {
+    const other = {
+      type: 'Later',
+      status: 'True',
+      reason: 'x',
+      message: '',
+      observedGeneration: 1,
+      lastTransitionTime: '0',
+    } as const;
+    const before = { conditions: [other], later: 'x' } as TenantStatus;
+    const status = statusOf(verdict(), {}, before, '1');
+    assert.deepEqual(conditions(status), { Accepted: 'True 1', Connected: 'Unknown 1', Later: 'True 0' });
+    assert.deepEqual(statusOf(verdict(), {}, status, '2'), status);
+    assert.equal((status as { later?: string }).later, 'x');
   });
 });
 

@@ -1,10 +1,11 @@
-import { type KubeClient, KubeStatusError } from '@isthmus/kube';
+import { isDeepStrictEqual } from 'node:util';
+import { type KubeClient, KubeStatusError, objectName } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import type { Connected } from './member.ts';
 import type { Verdict } from './sync.ts';
 
 interface Condition {
-  readonly type: 'Accepted' | 'Connected';
+  readonly type: string;
   readonly status: 'True' | 'False' | 'Unknown';
   readonly reason: string;
   readonly message: string;
@@ -23,72 +24,74 @@ export interface TenantStatus extends Partial<Connected> {
 const GROUP = '/apis/isthmus.dev/v1alpha1';
 export const MANAGER = 'isthmus-tenants-sync';
 
+/** What of a tenant is known beside the verdict. */
+export interface Said {
+  /** What the plane says of it; undefined if no member has answered. */
+  readonly connected?: Connected | undefined;
+  /** What became of its ClusterProfile; undefined if that is not known. */
+  readonly access?: Access | undefined;
+}
+
+/** What became of a tenant's ClusterProfile: `none` if it has none, or no longer. */
+export type Access = 'published' | 'none' | { readonly fault: string };
+
+/** What a condition says; undefined if there is to be none. */
+type Finding = Pick<Condition, 'status' | 'reason' | 'message'> | undefined;
+
 /**
- * Returns what an object's status is to be.
+ * Returns what an object's status is to be. While nobody says something else, what was known stays, and what others put there always.
  * @param before as the object has it
- * @param connected what the plane says of the tenant; undefined if no member has answered
  */
-export function statusOf(
-  { source, tenant, from, fault, kept }: Verdict,
-  connected: Connected | undefined,
-  before: TenantStatus,
-  now: string,
-): TenantStatus {
+export function statusOf(verdict: Verdict, said: Said, before: TenantStatus, now: string): TenantStatus {
+  const { tenant, from, source } = verdict;
   const { generation: observedGeneration } = source;
-  const condition = (
-    type: Condition['type'],
-    status: Condition['status'],
-    reason: string,
-    message: string,
-  ): Condition => {
-    const last = before.conditions?.find((each) => each.type === type);
-    const lastTransitionTime = last?.status === status ? last.lastTransitionTime : now;
+  const { conditions = [] } = before;
+  const last = (type: string) => conditions.find((each) => each.type === type);
+  const findings: Readonly<Record<string, Finding>> = {
+    Accepted: accepted(verdict),
+    Connected: said.connected ? connection(said.connected) : (last('Connected') ?? NOT_ASKED),
+    [PUBLISHED]: said.access === undefined ? last(PUBLISHED) : publication(said.access),
+  };
+  const ours = Object.entries(findings).flatMap(([type, finding]) => {
+    if (!finding) return [];
+    const { status, reason, message } = finding;
+    const lastTransitionTime = last(type)?.status === status ? (last(type)?.lastTransitionTime ?? now) : now;
     return { type, status, reason, message, observedGeneration, lastTransitionTime };
-  };
+  });
+  const others = conditions.filter(({ type }) => !(type in findings));
+  const named = tenant === '' ? {} : { tenant };
+  return { ...before, ...named, from, observedGeneration, ...said.connected, conditions: [...ours, ...others] };
+}
+
+const PUBLISHED = 'Published';
+
+const NOT_ASKED: Finding = {
+  status: 'Unknown',
+  reason: 'NotAsked',
+  message: 'No member of the plane has answered yet',
+};
+
+function accepted({ fault, kept }: Verdict): Finding {
+  if (fault === undefined) return { status: 'True', reason: 'InForce', message: 'The spec is in force' };
   const stays = kept ? '. The last good state stays in force' : '';
-  const accepted =
-    fault === undefined
-      ? condition('Accepted', 'True', 'InForce', 'The spec is in force')
-      : condition('Accepted', 'False', 'Refused', `${fault}${stays}`);
-  return {
-    ...(tenant === '' ? before.tenant !== undefined && { tenant: before.tenant } : { tenant }),
-    from,
-    observedGeneration,
-    ...(connected ?? numbersOf(before)),
-    conditions: [accepted, connected ? connection(connected, condition) : unknown(before, condition)],
-  };
+  return { status: 'False', reason: 'Refused', message: `${fault}${stays}` };
 }
 
-type Make = (type: Condition['type'], status: Condition['status'], reason: string, message: string) => Condition;
-
-function connection({ agents, sessions, hubs }: Connected, make: Make): Condition {
+function connection({ agents, sessions, hubs }: Connected): Finding {
+  if (agents === 0) return { status: 'False', reason: 'NoAgents', message: 'No agent is connected' };
   const message = `${agents} agents with ${sessions} sessions at ${hubs} hubs`;
-  return agents > 0
-    ? make('Connected', 'True', 'Agents', message)
-    : make('Connected', 'False', 'NoAgents', 'No agent is connected');
+  return { status: 'True', reason: 'Agents', message };
 }
 
-/** While no member answers, what was known stays. */
-function unknown({ conditions = [] }: TenantStatus, make: Make): Condition {
-  const last = conditions.find(({ type }) => type === 'Connected');
-  return last ?? make('Connected', 'Unknown', 'NotAsked', 'No member of the plane has answered yet');
+function publication(access: Access): Finding {
+  if (access === 'none') return undefined;
+  if (access === 'published') return { status: 'True', reason: 'Written', message: 'The ClusterProfile is written' };
+  return { status: 'False', reason: 'Refused', message: access.fault };
 }
 
-function numbersOf({ agents, sessions, hubs, callers }: TenantStatus): Partial<Connected> {
-  return JSON.parse(JSON.stringify({ agents, sessions, hubs, callers }));
-}
-
-/** Whether two statuses say the same, whatever the order of their fields. */
-function isSame(one: TenantStatus, other: TenantStatus): boolean {
-  return canonical(one) === canonical(other);
-}
-
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_key, each) =>
-    typeof each === 'object' && each !== null && !Array.isArray(each)
-      ? Object.fromEntries(Object.entries(each).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : each,
-  );
+/** Whether it says that a ClusterProfile was published, or was to be. */
+export function isPublished({ conditions = [] }: TenantStatus): boolean {
+  return conditions.some(({ type }) => type === PUBLISHED);
 }
 
 export interface StatusOptions {
@@ -96,7 +99,9 @@ export interface StatusOptions {
   readonly client: KubeClient;
   /** The status of an object as the API server has it. */
   readonly known: (name: string) => TenantStatus | undefined;
-  readonly failed: (error: Error) => void;
+  /** What became of its ClusterProfile. */
+  readonly access: (name: string) => Access | undefined;
+  readonly failed: (name: string, error: Error) => void;
 }
 
 /** Writes the status of `Tenant` objects where it says something else. */
@@ -115,18 +120,18 @@ export class StatusWriter {
     connected: ReadonlyMap<string, Connected> | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const { known } = this.#options;
+    const { known, access } = this.#options;
     const now = new Date().toISOString().replace(/\.\d+Z$/, 'Z');
     const writes: (() => Promise<void>)[] = [];
     for (const verdict of verdicts) {
-      const { kind, namespace, name } = verdict.source;
-      if (kind !== 'Tenant') continue;
-      const before = known(`${namespace}/${name}`) ?? {};
-      const said = connected && (connected.get(verdict.tenant) ?? NOBODY);
-      const status = statusOf(verdict, said, before, now);
-      const last = this.#written.get(`${namespace}/${name}`);
-      const stands = last && isSame(last.sent, status) && isSame(last.kept, before);
-      if (!stands && !isSame(before, status)) writes.push(() => this.#put(namespace, name, status, signal));
+      if (verdict.source.kind !== 'Tenant') continue;
+      const name = objectName({ metadata: verdict.source });
+      const before = known(name) ?? {};
+      const here = connected && (connected.get(verdict.tenant) ?? NOBODY);
+      const status = statusOf(verdict, { connected: here, access: access(name) }, before, now);
+      const last = this.#written.get(name);
+      const stands = last && isDeepStrictEqual(last.sent, status) && isDeepStrictEqual(last.kept, before);
+      if (!stands && !isDeepStrictEqual(before, status)) writes.push(() => this.#put(verdict.source, status, signal));
     }
     const next = async () => {
       for (let write = writes.shift(); write && !signal.aborted; write = writes.shift()) await write();
@@ -134,19 +139,20 @@ export class StatusWriter {
     await Promise.all(Array.from({ length: SYNC.statusesAtOnce }, next));
   }
 
-  async #put(namespace: string, name: string, status: TenantStatus, signal: AbortSignal): Promise<void> {
+  async #put({ namespace, name }: Verdict['source'], status: TenantStatus, signal: AbortSignal): Promise<void> {
+    const full = `${namespace}/${name}`;
     const path = `${GROUP}/namespaces/${namespace}/tenants/${name}/status`;
     const body = { apiVersion: 'isthmus.dev/v1alpha1', kind: 'Tenant', metadata: { namespace, name }, status };
     const query = { fieldManager: MANAGER };
     try {
       const call = { method: 'MERGE', path, query, body, signal } as const;
       const { status: kept = {} } = await this.#options.client.request<{ readonly status?: TenantStatus }>(call);
-      if (isSame(kept, status)) this.#written.delete(`${namespace}/${name}`);
-      else this.#written.set(`${namespace}/${name}`, { sent: status, kept });
+      if (isDeepStrictEqual(kept, status)) this.#written.delete(full);
+      else this.#written.set(full, { sent: status, kept });
     } catch (error) {
       // It was deleted meanwhile.
       if (error instanceof KubeStatusError && error.status === 404) return;
-      this.#options.failed(error as Error);
+      this.#options.failed(full, error as Error);
     }
   }
 }

@@ -1,6 +1,5 @@
 import { setImmediate as tick } from 'node:timers/promises';
 import { credentialFiles, problemMessage, type TenantSource, Tenants } from '@isthmus/admission';
-import { deleteFrom, getOrPut } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { type Composed, compose, type Fault, fileName, type Profile, type Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
@@ -27,18 +26,10 @@ export interface SyncOptions {
   /** The objects of a name, `NAMESPACE/NAME`: what of a tenant is said later counts. Empty: there is none. */
   readonly sources: (name: string) => readonly Source[];
   readonly graceMs: number;
-  /** Called when a tenant was written or removed, or cannot be. */
-  readonly changed: (name: string, verdict: Verdict | undefined, fault: Error | undefined) => void;
+  /** Called when a tenant was written, is not in force, or was removed. */
+  readonly changed: (name: string, verdict: Verdict | undefined) => void;
   /** A steady clock, in milliseconds. */
   readonly now: () => number;
-}
-
-/** A tenant that is to be written. */
-interface Draft {
-  readonly name: string;
-  readonly base: string;
-  readonly source: Source;
-  readonly composed: Composed;
 }
 
 /**
@@ -57,11 +48,10 @@ export class Sync {
   });
   readonly #files = new Map<string, TenantSource>();
   readonly #due = new Set<string>();
-  /** What is to be written and is refused, because another has what it claims. */
-  readonly #refused = new Map<string, Draft>();
+  /** By object: what is to be written. It stays here for as long as another has what it claims. */
+  readonly #pending = new Map<string, Composed>();
   readonly #verdicts = new Map<string, Verdict>();
-  /** By secret or config map: the objects that name it. */
-  readonly #namedBy = new Map<string, Set<string>>();
+  /** By object: the secrets and config maps that it names. */
   readonly #names = new Map<string, ReadonlySet<string>>();
   /** Names of objects that are gone, of which kind they were, and when what they said ends. */
   readonly #leaving = new Map<string, { readonly kind: Source['kind']; readonly at: number }>();
@@ -102,70 +92,61 @@ export class Sync {
 
   /** A secret or config map is new, has changed or is gone. */
   changedValues(name: string): void {
-    for (const each of this.#namedBy.get(name) ?? []) this.#due.add(each);
+    for (const [object, names] of this.#names) if (names.has(name)) this.#due.add(object);
   }
 
   /** Writes what has changed. Calls follow each other. */
   flush(): Promise<void> {
-    this.#running = this.#running.then(() => this.#flush());
+    this.#running = this.#running.catch(() => {}).then(() => this.#flush());
     return this.#running;
   }
 
   async #flush(): Promise<void> {
     const due = [...this.#due];
     this.#due.clear();
-    const drafts = new Map<string, Draft>();
     for (const [index, name] of due.entries()) {
       if (index % SYNC.tenantsATick === SYNC.tenantsATick - 1) await tick();
       try {
-        const draft = await this.#draft(name);
-        if (draft) drafts.set(draft.base, draft);
+        await this.#draft(name);
       } catch (error) {
-        // Such as a full disk: it is tried again.
-        this.#due.add(name);
-        this.#options.changed(name, undefined, error as Error);
+        this.#fail(name, undefined, error);
       }
     }
     this.#end();
-    for (const [base, draft] of this.#refused) if (!drafts.has(base)) drafts.set(base, draft);
-    this.#refused.clear();
-    if (drafts.size > 0) this.#write(drafts);
+    if (this.#pending.size > 0) this.#write();
     this.#options.directory.sweep(this.#options.now());
   }
 
-  /** Composes an object. @returns undefined if nothing is to be written */
-  async #draft(name: string): Promise<Draft | undefined> {
+  /** Composes an object, and says what is wrong with it or has it written. */
+  async #draft(name: string): Promise<void> {
     const { sources, stores, directory } = this.#options;
     const [first, ...more] = sources(name);
-    if (first && this.#leaving.has(name)) return undefined;
+    const base = baseOf(name);
+    await this.#takeBack(name, base);
     if (!first) {
-      this.#depends(name, new Set());
+      this.#names.delete(name);
       this.#verdicts.delete(name);
-      return undefined;
     }
+    if (!first || this.#leaving.has(name)) return;
     const { result, names } = compose([first, ...more], stores);
-    this.#depends(name, names);
-    const base = fileName(first);
-    const source = more.at(-1) ?? first;
+    this.#names.set(name, names);
     this.#created.set(base, first.created);
-    this.#refused.delete(base);
-    if ('faults' in result) {
-      this.#judge(name, source, undefined, result.faults.map(faultText).join('; '));
-      return undefined;
-    }
-    if (directory.text(base) === result.text && this.#isInForce(base)) {
-      this.#judge(name, source, result, undefined);
-      return undefined;
-    }
+    if ('faults' in result) return this.#judge(name, undefined, result.faults.map(faultText).join('; '));
+    if (directory.text(base) === result.text && this.#isInForce(base)) return this.#judge(name, result, undefined);
     directory.stage(result);
     const file = await directory.read(result.text);
     const foreign = foreignFile(file, result.folder);
-    if (foreign !== undefined) {
-      this.#judge(name, source, result, foreign);
-      return undefined;
-    }
+    if (foreign !== undefined) return this.#judge(name, result, foreign);
     this.#files.set(base, file);
-    return { name, base, source, composed: result };
+    this.#pending.set(name, result);
+  }
+
+  /** What was refused gets in force no more once the object says something else, or is gone: the tenant is what was written last. */
+  async #takeBack(name: string, base: string): Promise<void> {
+    if (!this.#pending.delete(name)) return;
+    const text = this.#options.directory.text(base);
+    if (text === undefined) this.#files.delete(base);
+    else this.#files.set(base, await this.#options.directory.read(text));
   }
 
   /** Whether the file that was read last is what is in force. */
@@ -176,25 +157,25 @@ export class Sync {
     return tenant?.path === base && tenant.file === read.file;
   }
 
-  #write(drafts: ReadonlyMap<string, Draft>): void {
+  #write(): void {
     const { directory } = this.#options;
     this.#tenants.update(this.#files);
     const problems = new Map(this.#tenants.problems.map(({ path, problems: found }) => [path, found]));
-    for (const { name, base, source, composed } of drafts.values()) {
+    for (const [name, composed] of this.#pending) {
+      const base = baseOf(name);
       if (!this.#isInForce(base)) {
         const found = problems.get(base) ?? [];
         const where = found.map((each) => `${base}.yaml:${each.line}: ${problemMessage(each)}`);
-        this.#refused.set(base, { name, base, source, composed });
-        this.#judge(name, source, composed, where.join('; ') || 'it cannot be used');
+        this.#judge(name, composed, where.join('; ') || 'it cannot be used');
         continue;
       }
       try {
         directory.stage(composed);
         directory.commit(base, composed.text);
-        this.#judge(name, source, composed, undefined);
+        this.#pending.delete(name);
+        this.#judge(name, composed, undefined);
       } catch (error) {
-        this.#due.add(name);
-        this.#judge(name, source, composed, `it cannot be written: ${inWords(error)}`);
+        this.#fail(name, composed, error);
       }
     }
   }
@@ -204,48 +185,45 @@ export class Sync {
     const { directory, now, changed, sources } = this.#options;
     for (const [name, { at }] of this.#leaving) {
       if (now() < at) continue;
-      this.#leaving.delete(name);
-      if (sources(name).length > 0) {
-        this.#due.add(name);
-        continue;
+      const base = baseOf(name);
+      if (sources(name).length > 0) this.#due.add(name);
+      else if (this.#files.has(base)) {
+        directory.remove(base);
+        this.#files.delete(base);
+        this.#created.delete(base);
+        this.#tenants.update(this.#files);
+        changed(name, undefined);
       }
-      const [namespace = '', object = ''] = name.split('/');
-      const base = fileName({ namespace, name: object });
-      if (!this.#files.delete(base)) continue;
-      this.#refused.delete(base);
-      this.#created.delete(base);
-      directory.remove(base);
-      this.#tenants.update(this.#files);
-      changed(name, undefined, undefined);
+      this.#leaving.delete(name);
     }
   }
 
-  #judge(name: string, source: Source, composed: Composed | undefined, fault: string | undefined): void {
-    const from = this.#options.sources(name)[0]?.kind ?? source.kind;
-    const { tenant = '', profile } = composed ?? {};
-    const verdict = {
-      source,
-      tenant,
-      from,
-      fault,
-      profile,
-      kept: this.#options.directory.text(fileName(source)) !== undefined,
-    };
+  /** What cannot be written, as on a full disk, is tried again. */
+  #fail(name: string, composed: Composed | undefined, error: unknown): void {
+    this.#due.add(name);
+    this.#judge(name, composed, `it cannot be written: ${inWords(error)}`);
+  }
+
+  #judge(name: string, composed: Composed | undefined, found: string | undefined): void {
+    const all = this.#options.sources(name);
+    const { source = all.at(-1), tenant = '', profile } = composed ?? {};
+    if (!source) return;
+    const from = all[0]?.kind ?? source.kind;
+    const most = SYNC.faultCharacters;
+    const fault = found === undefined || found.length <= most ? found : `${found.slice(0, most)}...`;
+    const kept = this.#options.directory.text(baseOf(name)) !== undefined;
     const before = this.#verdicts.get(name);
+    const verdict = { source, tenant, from, fault, profile, kept };
     this.#verdicts.set(name, verdict);
     if (before?.fault !== fault || before?.source !== source || fault === undefined)
-      this.#options.changed(name, verdict, undefined);
+      this.#options.changed(name, verdict);
   }
+}
 
-  /** Remembers what an object names, so that it is written again when that changes. */
-  #depends(name: string, names: ReadonlySet<string>): void {
-    for (const each of this.#names.get(name) ?? []) {
-      if (!names.has(each)) deleteFrom(this.#namedBy, each, name);
-    }
-    for (const each of names) getOrPut(this.#namedBy, each, () => new Set<string>()).add(name);
-    if (names.size > 0) this.#names.set(name, names);
-    else this.#names.delete(name);
-  }
+/** @param name `NAMESPACE/NAME` */
+function baseOf(name: string): string {
+  const [namespace = '', object = ''] = name.split('/');
+  return fileName({ namespace, name: object });
 }
 
 function faultText({ at, message }: Fault): string {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { ADMISSION, startAdmission } from '@isthmus/admission';
@@ -15,6 +15,7 @@ async function synced(scope: Scope) {
   const dir = await tempDir(scope);
   const objects = new Map<string, Source[]>();
   const faults = new Map<string, string | undefined>();
+  const told: string[] = [];
   let now = 0;
   const start = async () => {
     const sync = new Sync({
@@ -23,7 +24,10 @@ async function synced(scope: Scope) {
       sources: (name) => objects.get(name) ?? [],
       graceMs: 1000,
       now: () => now,
-      changed: (name, verdict) => void faults.set(name, verdict?.fault),
+      changed(name, verdict) {
+        faults.set(name, verdict?.fault);
+        told.push(`${name} ${/^[^:]*: E[A-Z]+/.exec(verdict?.fault ?? '')?.[0] ?? ''}`.trim());
+      },
     });
     await sync.load(() => {});
     return sync;
@@ -31,7 +35,7 @@ async function synced(scope: Scope) {
   let sync = await start();
   const files = () => readdirSync(dir).filter((name) => name.endsWith('.yaml'));
   return {
-    ...{ dir, files, faults },
+    ...{ dir, files, faults, told },
     text: (name: string) => readFileSync(join(dir, name), 'utf8'),
     put(name: string, created: number, fields: object, kind: Source['kind'] = 'Tenant') {
       const [namespace = '', object = ''] = name.split('/');
@@ -160,6 +164,75 @@ describe('the directory of a sync', () => {
       await flush();
       await flush();
       assert.deepEqual(files(), ['a.later.yaml']);
+    }),
+  );
+
+  test(
+    'gives an object that was refused and is gone nothing, though what it claimed gets free',
+    scoped(async (scope) => {
+      const { put, remove, flush, wait, faults, files } = await synced(scope);
+      put('z/older', 1, { tenant: 'wanted', ...tokens('https://z.example') });
+      put('a/later', 2, { tenant: 'wanted', ...tokens('https://a.example') });
+      await flush();
+      remove('z/older');
+      await flush();
+      wait(999);
+      remove('a/later');
+      await flush();
+      wait(1);
+      await flush();
+      await flush();
+      assert.deepEqual(files(), []);
+      put('z/older', 3, { tenant: 'wanted', ...tokens('https://z.example') });
+      await flush();
+      assert.deepEqual([files(), faults.get('z/older')], [['z.older.yaml'], undefined]);
+    }),
+  );
+
+  test(
+    'is written again after it could not be, and says so once',
+    scoped(async (scope) => {
+      const { put, remove, flush, wait, files, dir, told } = await synced(scope);
+      put('acme/prod', 1, tokens('https://a.example'));
+      await flush();
+      rmSync(join(dir, '.files'), { recursive: true });
+      // Where a file is to be, a folder is in the way.
+      mkdirSync(join(dir, '.half-acme.prod.yaml'));
+      put('acme/prod', 1, tokens('https://b.example'));
+      for (let times = 0; times < 3; times++) await flush().catch(() => {});
+      assert.deepEqual(told.slice(1), ['acme/prod it cannot be written: EISDIR']);
+      rmSync(join(dir, '.half-acme.prod.yaml'), { recursive: true });
+      await flush();
+      assert.match(readFileSync(join(dir, 'acme.prod.yaml'), 'utf8'), /b\.example/);
+      remove('acme/prod');
+      await flush();
+      wait(1000);
+      rmSync(join(dir, 'acme.prod.yaml'));
+      mkdirSync(join(dir, 'acme.prod.yaml'));
+      await assert.rejects(flush(), /acme\.prod\.yaml/);
+      rmSync(join(dir, 'acme.prod.yaml'), { recursive: true });
+      writeFileSync(join(dir, 'acme.prod.yaml'), 'tenant: acme-prod\n');
+      await flush();
+      assert.deepEqual(files(), []);
+    }),
+  );
+
+  test(
+    'has no name that is too long for a file system, and no fault that is too long for an object',
+    scoped(async (scope) => {
+      const { put, flush, faults, files } = await synced(scope);
+      const long = `${'n'.repeat(63)}/${'x'.repeat(253)}`;
+      put(long, 1, { tenant: 'short', ...tokens('https://a.example') });
+      const agents = Array.from({ length: 64 }, (_, index) => {
+        const name = `${index}`.repeat(100);
+        return { certificates: { ca: { secretRef: { name, key: 'k' } }, crl: { secretRef: { name, key: 'k' } } } };
+      });
+      put('acme/many', 1, { agents });
+      await flush();
+      assert.match(faults.get(long) ?? '', /more than 220 characters together/);
+      assert.match(faults.get('acme/many') ?? '', /^agents\[0\]\.certificates\.ca: there is no secret/);
+      assert.ok((faults.get('acme/many')?.length ?? 0) < 2100);
+      assert.deepEqual(files(), []);
     }),
   );
 

@@ -1,8 +1,11 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { execFile, spawn, spawnSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
+import { globSync, readFileSync } from 'node:fs';
 import { cp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import { parse } from 'yaml';
 import { VERSION } from '../cluster/settings.ts';
 import { goBuilt } from '../harness/go-program.ts';
 import { freePort, goMissing, Program, ROOT, type Scope, tempDir, unlessSlow, until } from '../harness/index.ts';
@@ -15,6 +18,20 @@ export const noApiServer: string | false =
 
 const TOKEN = 'of-the-tests-own-administrator';
 const KUBECTL_MS = 120_000;
+
+const CLUSTER_API = 'sigs.k8s.io/cluster-api@v1.14.2';
+const DOWNLOAD_MS = 300_000;
+
+/** A definition of Cluster API, out of its Go module. @param name of its file, without the ending: `cluster.x-k8s.io_clusters` */
+export async function clusterApiDefinition(name: string): Promise<object> {
+  const { stdout } = await promisify(execFile)('go', ['mod', 'download', '-json', CLUSTER_API], {
+    timeout: DOWNLOAD_MS,
+    cwd: join(ROOT, 'test/cluster/kubernetes'),
+  });
+  const { Dir: cwd } = JSON.parse(stdout);
+  const [path = ''] = globSync(`**/config/crd/bases/${name}.yaml`, { cwd });
+  return parse(readFileSync(join(cwd, path), 'utf8'));
+}
 
 interface Programs {
   readonly apiServer: string;
@@ -64,6 +81,11 @@ export class KubernetesApi {
     await api.kubectl(['apply', '--server-side', '-f', join(ROOT, 'k8s/crd/tenants.yaml')]);
     await api.established();
     return api;
+  }
+
+  /** The path of kubectl. */
+  get program(): string {
+    return this.#programs.kubectl;
   }
 
   /** `host:port` of the API server. */

@@ -1,35 +1,20 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { globSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { promisify } from 'node:util';
 import { parse } from 'yaml';
 import { ROOT, scoped, tempDir, until } from '../harness/index.ts';
 import { renderFor } from '../k8s/chart.ts';
-import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
+import { clusterApiDefinition, KubernetesApi, noApiServer } from './kubernetes-api.ts';
 import { namespaceOf, newCa, newKey, profileDefinition, secretOf, tenantWithCa } from './objects.ts';
 import { faultOf, fileOf, files, startSync, written } from './synced.ts';
-
-const CLUSTER_API = 'sigs.k8s.io/cluster-api@v1.14.2';
-const DOWNLOAD_MS = 300_000;
-
-/** Cluster API's own definition of Cluster, out of its Go module. */
-async function clusterDefinition(): Promise<object> {
-  const { stdout } = await promisify(execFile)('go', ['mod', 'download', '-json', CLUSTER_API], {
-    timeout: DOWNLOAD_MS,
-    cwd: join(ROOT, 'test/cluster/kubernetes'),
-  });
-  const [path] = globSync('**/config/crd/bases/cluster.x-k8s.io_clusters.yaml', { cwd: JSON.parse(stdout).Dir });
-  return parse(readFileSync(join(JSON.parse(stdout).Dir, path ?? ''), 'utf8'));
-}
 
 describe("Cluster API's own definition of Cluster", { skip: noApiServer }, () => {
   test(
     'has objects that become tenants once their secrets are there',
     scoped(async (scope) => {
       const kube = await KubernetesApi.start(scope);
-      await kube.apply(namespaceOf('acme'), await clusterDefinition());
+      await kube.apply(namespaceOf('acme'), await clusterApiDefinition('cluster.x-k8s.io_clusters'));
       await kube.established();
       const { dir } = await startSync(scope, kube, { from: 'cluster-api' });
       const metadata = { namespace: 'acme', name: 'prod', labels: { 'isthmus.dev/plane': 'isthmus' } };
@@ -67,6 +52,148 @@ describe('A sync beside a definition of an earlier version', { skip: noApiServer
   );
 });
 
+describe('Two syncs beside one of another version', { skip: noApiServer }, () => {
+  test(
+    'leave what they do not know where it is, and do not write a status in turns',
+    scoped(async (scope) => {
+      const kube = await KubernetesApi.start(scope);
+      const definition = parse(readFileSync(join(ROOT, 'k8s/crd/tenants.yaml'), 'utf8'));
+      const { spec, status } = definition.spec.versions[0].schema.openAPIV3Schema.properties;
+      spec.properties.later = { type: 'string' };
+      status.properties.later = { type: 'string' };
+      await kube.apply(definition, namespaceOf('plane'), namespaceOf('acme'));
+      for (const name of ['prod', 'later', 'clock']) await kube.apply(...(await tenantWithCa('acme', name)));
+      const of = (name: string) => ['-n', 'acme', 'tenant', name];
+      const found = async (name: string) => JSON.parse(await kube.kubectl(['get', ...of(name), '-o', 'json']));
+      const told = async (name: string) =>
+        (await found(name)).status?.conditions?.find(({ type }: Typed) => type === 'Accepted');
+      const merge = (name: string, value: object, ...more: string[]) =>
+        kube.kubectl(['patch', ...of(name), '--type=merge', ...more, '-p', JSON.stringify(value)]);
+      /** Waits until one of the syncs has looked at all statuses. */
+      let turns = 0;
+      const turn = async () => {
+        await merge('clock', { spec: { limits: { tunnels: ++turns } } });
+        const isTold = async () => {
+          const { metadata, status: said } = await found('clock');
+          return said?.observedGeneration === metadata.generation;
+        };
+        await until(isTold, { deadline: 60_000, what: 'a status of the newest state' });
+      };
+      const syncs = await Promise.all([1, 2].map(() => startSync(scope, kube, { 'status-namespace': 'plane' })));
+      await turn();
+      // What a sync of a later version says, and what it reads.
+      const foreign = {
+        type: 'Later',
+        status: 'True',
+        reason: 'Later',
+        message: '',
+        lastTransitionTime: '2026-01-01T00:00:00Z',
+      };
+      const { conditions } = (await found('prod')).status;
+      await merge('prod', { status: { later: 'said', conditions: [foreign, ...conditions] } }, '--subresource=status');
+      await merge('later', { spec: { later: 'asked' } });
+      await merge('prod', { spec: { limits: { tunnels: 5 } } });
+      await until(async () => (await told('later'))?.status === 'False', { what: 'a fault' });
+      await turn();
+      const said = await found('prod');
+      assert.equal(said.status.observedGeneration, said.metadata.generation);
+      assert.equal(said.status.later, 'said');
+      assert.deepEqual(said.status.conditions.map(({ type }: Typed) => type).sort(), [
+        'Accepted',
+        'Connected',
+        'Later',
+      ]);
+      assert.match((await told('later')).message, /later.*The last good state stays in force/);
+      for (const { dir } of syncs)
+        assert.deepEqual(files(dir), ['acme.clock.yaml', 'acme.later.yaml', 'acme.prod.yaml']);
+      const lease = [
+        'get',
+        '-n',
+        'plane',
+        'lease',
+        'isthmus-tenants-sync-isthmus',
+        '-o',
+        'jsonpath={.spec.holderIdentity}',
+      ];
+      const leader = await kube.kubectl(lease);
+      for (let times = 0; times < 3; times++) await turn();
+      const holder = syncs.find(({ program }) => program.logs.some(({ identity }) => identity === leader));
+      await holder?.program.kill();
+      await until(async () => (await kube.kubectl(lease)) !== leader, { deadline: 60_000, what: 'another leader' });
+      await turn();
+      assert.equal((await found('prod')).metadata.resourceVersion, said.metadata.resourceVersion);
+    }),
+  );
+});
+
+interface Typed {
+  readonly type: string;
+}
+
+describe('A Tenant that asks for a ClusterProfile', { skip: noApiServer }, () => {
+  test(
+    'says what became of it, and takes back what was made once it no longer asks',
+    scoped(async (scope) => {
+      const kube = await KubernetesApi.start(scope);
+      await kube.apply(namespaceOf('plane'), namespaceOf('acme'));
+      const names = ['own', 'theirs'] as const;
+      const tenants = new Map<string, object>();
+      for (const name of names) {
+        const [secret, tenant] = await tenantWithCa('acme', name);
+        tenants.set(name, tenant);
+        await kube.apply(secret, withProfile(tenant));
+      }
+      const proxy = { 'proxy-url': 'https://gateways.example:8090' };
+      const { program } = await startSync(scope, kube, { 'status-namespace': 'plane', ...proxy });
+      const get = async (what: string, name: string) =>
+        JSON.parse((await kube.kubectl(['get', '-n', 'acme', what, name, '-o', 'json', '--ignore-not-found'])) || '{}');
+      const published = async (name: string) => {
+        const found = (await get('tenant', name)).status?.conditions?.find(({ type }: Typed) => type === 'Published');
+        return found ? `${found.status} ${found.message}` : '';
+      };
+      const says = async (wanted: RegExp) => {
+        let said: string[] = [];
+        await until(
+          async () => {
+            said = await Promise.all(names.map(published));
+            return said.every((each) => wanted.test(each));
+          },
+          { deadline: 60_000, what: () => `${wanted} in ${said}` },
+        );
+      };
+      await says(/^False the API server has no clusterprofiles\.multicluster\.x-k8s\.io$/);
+      await kube.apply(profileDefinition());
+      await kube.established();
+      const manager = { metadata: { namespace: 'acme', name: 'theirs' }, spec: { displayName: 'theirs' } };
+      const profile = { apiVersion: 'multicluster.x-k8s.io/v1alpha2', kind: 'ClusterProfile', ...manager };
+      const other = { name: 'other', cluster: { server: 'https://other.example' } };
+      await kube.apply(profile);
+      const status = JSON.stringify({ status: { accessProviders: [other] } });
+      await kube.kubectl(
+        ['apply', '--server-side', '--force-conflicts', '--field-manager=other', '--subresource=status', '-f', '-'],
+        JSON.stringify({ ...profile, ...JSON.parse(status) }),
+      );
+      await says(/^True /);
+      const providers = async (name: string) =>
+        ((await get('clusterprofile', name)).status?.accessProviders ?? [])
+          .map((each: { name: string }) => each.name)
+          .sort();
+      assert.deepEqual([await providers('own'), await providers('theirs')], [['isthmus'], ['isthmus', 'other']]);
+      await kube.apply(...tenants.values());
+      await says(/^$/);
+      assert.deepEqual(await get('clusterprofile', 'own'), {});
+      assert.deepEqual(await providers('theirs'), ['other']);
+      const lines = program.logs.filter(({ msg }) => String(msg).includes('ClusterProfile cannot be written'));
+      assert.deepEqual(lines.map(({ object }) => object).sort(), ['acme/own', 'acme/theirs']);
+    }),
+  );
+});
+
+/** The object with `clusterProfile: true`. */
+function withProfile(tenant: object): object {
+  return { ...tenant, spec: { ...(tenant as { spec: object }).spec, clusterProfile: true } };
+}
+
 describe("The chart's own service account", { skip: noApiServer }, () => {
   test(
     'may do all that a sync does, and reads no secret by its name',
@@ -81,7 +208,8 @@ describe("The chart's own service account", { skip: noApiServer }, () => {
       assert.ok(plane);
       await kube.apply(namespaceOf(plane), namespaceOf('acme'), profileDefinition());
       await kube.apply(...rendered.filter(({ kind }) => /^(ServiceAccount|(Cluster)?Role(Binding)?)$/.test(kind)));
-      await kube.apply(...(await tenantWithCa('acme', 'prod', { clusterProfile: true })));
+      const [secret, tenant] = await tenantWithCa('acme', 'prod');
+      await kube.apply(secret, withProfile(tenant));
       const token = (await kube.kubectl(['create', 'token', 'gateway', '-n', plane])).trim();
       const config = JSON.parse(readFileSync(kube.kubeconfig, 'utf8'));
       const kubeconfig = join(await tempDir(scope), 'kubeconfig');
@@ -101,8 +229,13 @@ describe("The chart's own service account", { skip: noApiServer }, () => {
       await until(async () => (await kube.kubectl(profile).catch(() => '')) === 'isthmus', {
         what: 'a ClusterProfile',
       });
-      const accepted = ['get', '-n', 'acme', 'tenant', 'prod', '-o', 'jsonpath={.status.conditions[0].status}'];
-      assert.equal(await kube.kubectl(accepted), 'True');
+      const conditions = ['get', '-n', 'acme', 'tenant', 'prod', '-o', 'jsonpath={.status.conditions[*].status}'];
+      await until(async () => (await kube.kubectl(conditions)) === 'True Unknown True', { what: 'its conditions' });
+      await kube.apply(tenant);
+      await until(async () => (await kube.kubectl(conditions)) === 'True Unknown', {
+        what: 'its conditions without it',
+      });
+      await assert.rejects(kube.kubectl(profile), /not found/);
       const asSync = [`--as=system:serviceaccount:${plane}:gateway`, '-n', 'acme'];
       for (const verb of ['get', 'update', 'delete'])
         await assert.rejects(kube.kubectl(['auth', 'can-i', verb, 'secrets', ...asSync]));

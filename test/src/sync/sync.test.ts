@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { globSync, readFileSync, watch } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, test } from 'node:test';
 import { startAdmission } from '@isthmus/admission';
 import { planeEvents } from '@isthmus/tunnel';
 import {
+  AS_IN_IMAGE,
   Authority,
   connectThrough,
   greeter,
@@ -48,8 +49,6 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
       await kube.apply(secretOf('simple', 'prod', { 'ca.crt': both }));
       const after = await written(dir, 'simple.prod.yaml', (file) => file.agents[0]?.certificates.ca !== before);
       assert.equal(named(dir, after.agents[0]?.certificates.ca), both);
-      await kube.kubectl(['delete', 'namespace', 'simple', '--wait=false']);
-      // There is no controller that would empty the namespace.
       await kube.kubectl(['-n', 'simple', 'delete', 'tenant', 'prod']);
       await until(() => !files(dir).includes('simple.prod.yaml'), { what: 'the end of the tenant' });
     }),
@@ -216,28 +215,112 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
   );
 
   test(
-    'is killed where it writes, and leaves nothing that is half',
+    'is killed before and after each of its renames, and leaves nothing that is half',
     scoped(async (scope) => {
       const kube = await api();
-      await kube.apply(namespaceOf('killed'), ...(await tenantWithCa('killed', 'one')));
-      const { dir, program } = await startSync(scope, kube);
-      await written(dir, 'killed.one.yaml');
-      const before = fileOf(dir, 'killed.one.yaml');
-      const changes = watch(join(dir, '.files'), (_event, name) => {
-        if (name?.startsWith('.half-')) program.signal('SIGKILL');
-      });
-      scope.defer(() => changes.close());
-      await kube.apply(secretOf('killed', 'one', { 'ca.crt': await newCa() }));
-      await program.ended();
-      const left = fileOf(dir, 'killed.one.yaml');
-      assert.ok(named(dir, left?.agents[0]?.certificates.ca).includes('CERTIFICATE'));
-      await startSync(scope, kube, {}, dir);
-      await written(
-        dir,
-        'killed.one.yaml',
-        (file) => file.agents[0]?.certificates.ca !== before?.agents[0]?.certificates.ca,
+      await kube.apply(namespaceOf('killed'));
+      const folder = '/\\.files/killed\\.NAME\\.[0-9a-f]+$';
+      const file = '/killed\\.NAME\\.yaml$';
+      // The first rename is of the first state, which is whole.
+      const points = [`before 2 ${folder}`, `after 2 ${folder}`, `before 2 ${file}`, `after 2 ${file}`];
+      for (const [index, point] of points.entries()) {
+        const name = `at-${index}`;
+        const before = await newCa();
+        const after = before + (await newCa());
+        const [, tenant] = await tenantWithCa('killed', name);
+        await kube.apply(secretOf('killed', name, { 'ca.crt': before }), tenant);
+        const env = {
+          NODE_OPTIONS: `${AS_IN_IMAGE.NODE_OPTIONS} --import ${new URL('./killed-at.mjs', import.meta.url)}`,
+          KILLED_AT: point.replace('NAME', name),
+        };
+        const { dir, program } = await startSync(scope, kube, {}, undefined, { ...AS_IN_IMAGE, ...env });
+        const caNow = () => named(dir, fileOf(dir, `killed.${name}.yaml`)?.agents[0]?.certificates.ca);
+        await written(dir, `killed.${name}.yaml`);
+        await kube.apply(secretOf('killed', name, { 'ca.crt': after }));
+        assert.deepEqual((await program.ended()).signal, 'SIGKILL');
+        assert.equal(caNow(), index < 3 ? before : after, point);
+        await startSync(scope, kube, {}, dir);
+        await until(() => caNow() === after, { what: () => `the new CA after a kill ${point}` });
+        assert.deepEqual(globSync('**/.half-*', { cwd: dir }), []);
+        await kube.kubectl(['-n', 'killed', 'delete', 'tenant', name]);
+      }
+    }),
+  );
+
+  test(
+    'ends the tenants of a namespace that is deleted, in whatever order that happens, and no others',
+    scoped(async (scope) => {
+      const kube = await api();
+      await kube.apply(namespaceOf('gone'), namespaceOf('stays'));
+      for (const namespace of ['gone', 'stays'])
+        for (const name of ['one', 'two']) await kube.apply(...(await tenantWithCa(namespace, name)));
+      const { dir } = await startSync(scope, kube, { grace: '1s' });
+      const here = () => files(dir).filter((name) => /^(gone|stays)\./.test(name));
+      await until(() => here().length === 4, { what: () => `four tenants: ${here()}` });
+      await kube.kubectl(['delete', 'namespace', 'gone', '--wait=false']);
+      // As the controller of namespaces does, which is not here: what is named goes first.
+      await kube.kubectl(['-n', 'gone', 'delete', 'secrets', '--all']);
+      assert.match(await faultOf(dir, 'Tenant gone/one'), /there is no secret gone\/one/);
+      assert.equal(here().length, 4);
+      await kube.kubectl(['-n', 'gone', 'delete', 'tenants', '--all']);
+      await until(() => here().length === 2, { what: () => `the end of two: ${here()}` });
+      const namespace = { ...namespaceOf('gone'), spec: { finalizers: [] } };
+      await kube.kubectl(
+        ['replace', '--raw', '/api/v1/namespaces/gone/finalize', '-f', '-'],
+        JSON.stringify(namespace),
       );
-      assert.deepEqual(globSync('**/.half-*', { cwd: dir }), []);
+      await kube.apply(namespaceOf('gone'));
+      await kube.apply(...(await tenantWithCa('gone', 'one')));
+      await written(dir, 'gone.one.yaml');
+      assert.deepEqual(here(), ['gone.one.yaml', 'stays.one.yaml', 'stays.two.yaml']);
+    }),
+  );
+
+  test(
+    "tells the author of an object that is too much for a file or a status what is wrong, and others' tenants go on",
+    scoped(async (scope) => {
+      const kube = await api();
+      await kube.apply(namespaceOf('leases'), namespaceOf('too-much'), ...(await tenantWithCa('too-much', 'good')));
+      const { dir } = await startSync(scope, kube, { 'status-namespace': 'leases' });
+      const ref = (name: string) => ({ secretRef: { name, key: 'k'.repeat(200) } });
+      const agents = Array.from({ length: 64 }, (_, n) => {
+        const [ca, crl] = [ref(`${n}-${'x'.repeat(200)}`), ref(`${n}-${'y'.repeat(200)}`)];
+        return { certificates: { ca, crl } };
+      });
+      const longest = 'n'.repeat(250);
+      const own = (await tenantWithCa('too-much', longest))[0];
+      const spec = (more: object) => ({
+        agents: [{ certificates: { ca: { secretRef: { name: longest, key: 'ca.crt' } } } }],
+        ...more,
+      });
+      const key = { secretRef: { name: longest, key: 'ca.crt' } };
+      const server = { certificate: key, key };
+      const texts = { nul: 'a\0b', line: 'a\nagents: []', bidi: 'a\u202eb', slash: '../../a' };
+      await kube.apply(
+        own,
+        tenantOf('too-much', 'many', { agents }),
+        tenantOf('too-much', longest, spec({ tenant: 'short' })),
+        ...Object.entries(texts).map(([name, text]) =>
+          tenantOf('too-much', name, spec({ dial: { allow: [{ name: text, cidr: '10.0.0.0/8' }] } })),
+        ),
+        ...Object.entries(texts).map(([name, text]) =>
+          tenantOf('too-much', `${name}-host`, spec({ server: { ...server, serverNames: [text] } })),
+        ),
+      );
+      const accepted = async (name: string) => {
+        const status = '{.status.conditions[?(@.type=="Accepted")].status}';
+        return kube.kubectl(['get', '-n', 'too-much', 'tenant', name, '-o', `jsonpath=${status}`]);
+      };
+      for (const name of ['many', longest, ...Object.keys(texts).map((each) => `${each}-host`)])
+        await until(async () => (await accepted(name)) === 'False', { what: () => `the fault of ${name}` });
+      assert.equal(await accepted('good'), 'True');
+      const bytes = readFileSync(join(dir, '.sync.json')).length;
+      assert.ok(bytes < 64 * 1024, `a report of ${bytes} bytes`);
+      for (const name of ['../x', 'a/b', '..', 'a\0b'])
+        await assert.rejects(
+          kube.apply(tenantOf('too-much', name, spec({}))),
+          /Invalid value|invalid|the server could not find/,
+        );
     }),
   );
 });
@@ -254,9 +337,11 @@ describe('An API server that goes away', { skip: noApiServer }, () => {
       await kube.apply(...(await tenantWithCa('away', 'two')));
       await written(dir, 'away.two.yaml');
       await kube.down();
-      await program.waitForLog(({ msg }) => String(msg).includes('cannot be read, what is known stays'), {
-        what: 'a log line of the failure',
-      });
+      for (const kind of ['tenants', 'secrets', 'config maps'])
+        await program.waitForLog(
+          ({ msg, what }) => what === kind && String(msg).includes('cannot be read, what is known stays'),
+          { what: `a log line of ${kind}` },
+        );
       assert.deepEqual(files(dir), ['away.one.yaml', 'away.two.yaml']);
       await kube.restore();
       await kube.apply(...(await tenantWithCa('away', 'three')));
@@ -386,16 +471,15 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
         what: 'its columns',
       });
       assert.notEqual(await holder(), leader);
-      const conditions = await kube.kubectl([
-        'get',
-        '-n',
-        'acme',
-        'tenant',
-        'prod',
-        '-o',
-        'jsonpath={.status.conditions[*].message}',
-      ]);
-      assert.equal(conditions, 'The spec is in force 1 agents with 1 sessions at 1 hubs');
+      const messages = ['get', '-n', 'acme', 'tenant', 'prod', '-o', 'jsonpath={.status.conditions[*].message}'];
+      // Without what was said of its ClusterProfile.
+      await until(
+        async () => {
+          said = await kube.kubectl(messages);
+          return said === 'The spec is in force 1 agents with 1 sessions at 1 hubs';
+        },
+        { deadline: 60_000, what: () => `its conditions: ${said}` },
+      );
     }),
   );
 });

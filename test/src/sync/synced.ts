@@ -4,6 +4,7 @@ import { parse } from 'yaml';
 import {
   AS_IN_IMAGE,
   commandOf,
+  type Env,
   type Flags,
   freePort,
   isUp,
@@ -37,12 +38,13 @@ export async function startSync(
   { kubeconfig }: Pick<KubernetesApi, 'kubeconfig'>,
   flags: Flags = {},
   dir?: string,
+  env: Env = AS_IN_IMAGE,
 ): Promise<Synced> {
   const to = dir ?? (await tempDir(scope));
   const healthPort = await freePort();
   const all = { 'tenants-dir': to, kubeconfig, 'health-port': healthPort, 'log-format': 'json', member: '', ...flags };
   const command = [...commandOf('isthmus'), 'tenants', 'sync'] as const;
-  const program = startCommand(scope, command, { flags: all, healthPort, env: AS_IN_IMAGE });
+  const program = startCommand(scope, command, { flags: all, healthPort, env });
   await isUp(program);
   return { dir: to, program };
 }
