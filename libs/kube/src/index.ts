@@ -6,7 +6,6 @@ export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';
 export { type LeaseCollectionObserver, leaseHolder } from './lease-holder.ts';
 export {
   compareVersions,
-  type FollowedKind,
   followObjects,
   type KubeObject,
   type ObjectObserver,

@@ -1,11 +1,4 @@
-import {
-  type FollowedKind,
-  followObjects,
-  type KubeClient,
-  type KubeObject,
-  KubeStatusError,
-  objectName,
-} from '@isthmus/kube';
+import { followObjects, type KubeClient, type KubeObject, KubeStatusError, objectName } from '@isthmus/kube';
 import type { Stores } from './compose.ts';
 import {
   type AgentTokens,
@@ -166,7 +159,7 @@ export class Watching implements AsyncDisposable {
   }
 
   #follow<T extends KubeObject, K>(
-    path: FollowedKind['path'],
+    path: Parameters<typeof followObjects>[1]['path'],
     known: KnownObjects<T, K>,
     labelSelector?: string,
   ): void {
