@@ -89,8 +89,7 @@ for (const [page, sections] of Object.entries(SECTIONS)) {
   wanted.set(page, text.slice(0, text.indexOf('\n## ') + 1) + sections());
 }
 wanted.set('docs/tenant.schema.json', await tenantSchemaJson());
-const CRD = 'k8s/crd/tenants.yaml';
-wanted.set(CRD, tenantCrd(tenantSchema(), textOf(CRD)));
+wanted.set('k8s/crd/tenants.yaml', tenantCrd(tenantSchema(), textOf('k8s/crd/tenants.yaml')));
 for (const [copy, source] of COPIES) wanted.set(copy, textOf(source));
 for (const [path, text] of generate()) wanted.set(path, text);
 
