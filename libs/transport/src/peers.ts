@@ -320,13 +320,8 @@ class ServedHub {
     const { id, apiServers } = this.#options;
     const { socket } = await this.#hub.reach();
     try {
-      const hello = {
-        agentId: id,
-        identifiers: '',
-        version: '',
-        instance: apiServers.instance,
-        link: 'gateway',
-      } as const;
+      const { instance } = apiServers;
+      const hello = { agentId: id, instance, identifiers: '', version: '', link: 'gateway' } as const;
       await requestLink(socket, HUB_SERVER_NAME, hello, TRANSPORT.peerConnectMs);
       if (this.#closed) throw new Error('gateway stops');
       return apiServers.serve(socket, this.#hub.hubId);

@@ -102,7 +102,8 @@ export class LinkClient implements NextHopConnection {
   readonly #guarded: Guarded;
   readonly #peer: string;
   readonly #session: SessionNames | undefined;
-  readonly #to: LinkClientOptions['to'];
+  /** Whether the tunnels end at the other side. Unset: each answer says it. */
+  readonly #halfAtPeer: boolean | undefined;
   readonly #control: Control;
   readonly #member: LinkClientOptions['member'];
   readonly #allowance: Allowance | undefined;
@@ -124,7 +125,7 @@ export class LinkClient implements NextHopConnection {
     this.#http2 = http2;
     this.#peer = peer;
     this.#session = options.session;
-    this.#to = options.to;
+    this.#halfAtPeer = options.to === 'api-server' ? undefined : options.to === 'agent';
     // The control stream alone does not keep a link open.
     const drain = new Drain({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#drain = drain;
@@ -310,23 +311,20 @@ export class LinkClient implements NextHopConnection {
   /** @param asked the session that was asked for, which has its name from the registry: an answer may name any */
   #established(answer: Answer, asked: string | undefined, unanswered: PendingStream): Established {
     const { agentId, sessionId, hubId, agentPrincipal, timing, ticket } = answer;
-    const end = new StreamEnd(unanswered, this.#carriers, ticket && { atPeer: this.#endsThere(agentId) });
+    const atPeer = this.#halfAtPeer ?? endsThere(agentId);
+    const end = new StreamEnd(unanswered, this.#carriers, ticket && { atPeer });
     const established: Established = { end, agentId, sessionId: asked ?? sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
     if (ticket) established.resumption = { ticket, end };
     return established;
   }
 
-  /** Whether a tunnel ends at the other side. A hub names the gateway where it does instead. */
-  #endsThere(agentId: string): boolean {
-    return this.#to === 'agent' || (this.#to === 'api-server' && (agentId === DIRECT || agentId === ''));
-  }
-
   #attach(request: AttachRequest): Promise<Attached> {
     return this.#ask(request, attachHead(request), {
       read: (head, unanswered) => {
         const answer = readAttachedAnswer(head);
-        const end = new StreamEnd(unanswered, this.#carriers, { atPeer: this.#endsThere(answer.agentId) });
+        const atPeer = this.#halfAtPeer ?? endsThere(answer.agentId);
+        const end = new StreamEnd(unanswered, this.#carriers, { atPeer });
         return { ...answer, end, carrier: () => end.carrier() };
       },
       acknowledged: undefined,
@@ -402,4 +400,9 @@ export class LinkClient implements NextHopConnection {
     const why = code === ErrorCode.REFUSED_STREAM ? 'dial refused' : 'the stream ended without an answer';
     return new DialError('proxy_internal_error', `${this.#peer}: ${why}`, { retryable: true });
   }
+}
+
+/** Whether a tunnel to an API server ends at the other side. A hub names the gateway where it does instead. */
+function endsThere(agentId: string): boolean {
+  return agentId === DIRECT || agentId === '';
 }
