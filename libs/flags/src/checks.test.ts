@@ -142,6 +142,15 @@ test('an API server has names and addresses, which are not those of the server i
   }
 });
 
+test('a gateway has the addresses of an API server, to which it connects for hubs', () => {
+  assert.deepEqual(gateway('--api-server=10.0.0.10:6443,[fd00::1]:6443', '--api-server-proxy-protocol'), []);
+  refuses(gateway, [
+    ['--api-server=10.0.0.10', /^--api-server: bad destination "10\.0\.0\.10"/],
+    ['--api-server=127.0.0.1:8092', /^--api-server: 127\.0\.0\.1:8092 is the plane itself/],
+    ['--api-server=169.254.169.254:80', /^--api-server: 169\.254\.169\.254:80 is denied/],
+  ]);
+});
+
 test("ports stay within upstream's ranges, and no two listeners share one", () => {
   refuses(server, [
     ['--server-port=80', '--server-port: bad port 80: want 1024 to 49151, or 0 for none'],

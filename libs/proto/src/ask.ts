@@ -1,17 +1,6 @@
-/** A process that was asked. */
-export interface AskedMember {
-  readonly id: string;
-  /** `gateway`, `hub`, `agent` */
-  readonly roles: readonly string[];
-  /** `host:port` of its admin port; empty if it advertises none. */
-  readonly address: string;
-  readonly version: string;
-  readonly zone: string;
-}
-
 /** A line of an answer of `POST /ask`: what one process says, or why it says nothing. */
 export interface AskLine<Answer = object> {
-  readonly member: AskedMember;
+  readonly member: { readonly id: string };
   readonly answer?: Answer;
   readonly error?: AskError;
 }

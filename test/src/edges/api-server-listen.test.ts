@@ -3,13 +3,15 @@ import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { redisMissing } from '@isthmus/directory/testing/servers';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   type Flags,
   freePort,
+  hubMember,
   newTrust,
   nextChunk,
   type Program,
+  peerFlags,
   Relay,
   type Scope,
   SLOW_TESTS,
@@ -17,8 +19,10 @@ import {
   scoped,
   split,
   startAgent,
+  startGateway,
   startServer,
   tempDir,
+  times,
   until,
   within,
 } from '../harness/index.ts';
@@ -283,6 +287,46 @@ test(
     await goOn('after another was drained');
     assert.equal(api.open.size, 8, 'they are the same connections');
     assert.equal(await made(gateway), 8);
+  }),
+);
+
+test(
+  'no connection ends while hubs are killed, frozen and rolled again and again',
+  { skip: redisMissing() || (!SLOW_TESTS && 'set ISTHMUS_SLOW_TESTS=1'), timeout: 600_000 },
+  scoped(async (scope) => {
+    const api = await apiServer(scope);
+    const [trust, redis, port] = [await newTrust(scope), await startRedis(), await freePort()];
+    scope.defer(() => redis.stop());
+    const plane = { 'redis-url': redis.url, plane: 'test', 'api-server': api.address };
+    const hubs = await times(3, (index) => hubMember(scope, trust, `hub-${index}`, { flags: plane }));
+    const gateway = await startGateway(scope, trust, { ...plane, ...(await peerFlags(trust, ['gateway'])) });
+    const agent = await startAgent(
+      ...([scope, trust, hubs[0]?.agentPort ?? 0] as const),
+      listening(port, { 'session-count': 3 }),
+    );
+    await reaches(agent, 3);
+    const atGateway = async () => {
+      const sockets = await Promise.all(hubs.map(() => client(scope, port)));
+      const count = await made(gateway);
+      for (const socket of sockets) socket.destroy();
+      return count === hubs.length;
+    };
+    await until(atGateway, { what: 'links of the gateway to all hubs' });
+    await until(() => api.open.size === 0, { what: 'the end of these' });
+    const talks = await times(6, async () => talk(await client(scope, port)));
+    for (let turn = 0; turn < 9; turn++) {
+      const { member } = hubs[turn % 3] as (typeof hubs)[number];
+      const how = ['SIGKILL', 'SIGSTOP', 'SIGTERM'][Math.floor(turn / 3)] as NodeJS.Signals;
+      member.program.signal(how);
+      await Promise.all(talks.map((each) => each.goesOn(`after ${how} to hub ${turn % 3}`)));
+      if (how === 'SIGSTOP') await member.kill();
+      await member.program.exit;
+      await member.restart();
+      await reaches(agent, 3);
+      await Promise.all(talks.map((each) => each.goesOn('once it was back')));
+    }
+    assert.equal(api.open.size, 6, 'they are the same connections');
+    assert.equal(await made(gateway), 6);
   }),
 );
 

@@ -21,14 +21,13 @@ export interface Identity {
   readonly plane: string;
 }
 
-/** Of `dialRates`, in slots: the last seconds, and the last minute. */
-const WINDOWS = [1, 6];
+const WINDOWS_S = [10, 60];
 type StatusRpc = Pick<adminApi.AdminServiceImplementation, 'getStatus'>;
 
 export function statusRpc(backend: AdminBackend): StatusRpc {
   return {
     async getStatus() {
-      const { identity, checks, dials, history } = backend;
+      const { identity, checks, dials } = backend;
       const all = checks();
       const [first] = identity.roles;
       return {
@@ -45,11 +44,11 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         tunnels: backend.tunnels().size,
         pendingDials: dials.pending(first),
         parkedDials: dials.parked,
-        dialRates: ratesOf(history, first),
+        dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
         slowest: slowest(dials, first).map((dial) => dialMessage(dial)),
         refusals: backend.recent.refusals(),
         notices: backend.notices?.().map(noticeMessage) ?? [],
-        losses: backend.recent.losses().map(lossMessage),
+        losses: backend.losses?.list().map(lossMessage) ?? [],
         failing: failingDials(dials, first),
       };
     },
@@ -61,10 +60,11 @@ function runtime(): string {
   return deno === undefined ? `node ${node}` : `deno ${deno}`;
 }
 
-function ratesOf(history: AdminBackend['history'], role: Role): adminApi.DialRate[] {
-  return WINDOWS.flatMap((slots) => {
-    const rate = history.rate?.(slots);
-    if (!rate) return [];
+function ratesOf(dials: SeenDials, role: Role): adminApi.DialRate[] {
+  const rates = dials.rates(role);
+  if (!rates) return [];
+  return WINDOWS_S.map((seconds) => {
+    const rate = rates.over(seconds, performance.now());
     const perSecond = (number: number) => (number * 1000) / rate.windowMs;
     return {
       role: ROLES[role],

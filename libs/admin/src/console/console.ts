@@ -74,8 +74,7 @@ export class Console {
   async #page({ principal }: Visitor): Promise<PageFiles> {
     const { traceUrl } = this.#options;
     const { pageFiles } = await import('@isthmus/console');
-    const { memberId: member } = this.#backend.identity;
-    const settings = JSON.stringify({ traceUrl, tenant: principal?.tenant ?? '', member });
+    const settings = JSON.stringify({ traceUrl, tenant: principal?.tenant ?? '' });
     return { ...(await pageFiles()), 'settings.json': { type: 'application/json', body: settings } };
   }
 }
