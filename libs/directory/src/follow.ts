@@ -125,7 +125,8 @@ export class Roster {
   readonly #options: RosterOptions;
   readonly #timer: NodeJS.Timeout;
   #closed = false;
-  #last: readonly Member[] = [];
+  /** The last complete answer; empty before the first. */
+  last: readonly Member[] = [];
 
   constructor(registry: Registry, options: RosterOptions) {
     this.#registry = registry;
@@ -133,16 +134,11 @@ export class Roster {
     this.#timer = setInterval(() => void this.#look(), DIRECTORY.rosterMs).unref();
   }
 
-  /** The last complete answer; empty before the first. */
-  get last(): readonly Member[] {
-    return this.#last;
-  }
-
   /** Asks the registry. Rejects if it does not answer, or if its answer must be incomplete. */
   async members(): Promise<readonly PresentMember[]> {
     const members = await this.#registry.members();
-    if (!this.#isComplete(members) && this.#last.some((member) => this.#isOwn(member))) throw new Error(INCOMPLETE);
-    this.#last = members;
+    if (!this.#isComplete(members) && this.last.some((member) => this.#isOwn(member))) throw new Error(INCOMPLETE);
+    this.last = members;
     return members;
   }
 

@@ -79,11 +79,7 @@ class MemoryRegistry implements Registry {
   join(member: Member): MemberEntry {
     const own = { ...member };
     this.#members.add(own);
-    return {
-      close: async () => {
-        this.#members.delete(own);
-      },
-    };
+    return { close: async () => void this.#members.delete(own) };
   }
 
   async members(): Promise<readonly PresentMember[]> {

@@ -1,13 +1,12 @@
 import { connect as connectTcp } from 'node:net';
 import { Backoff, clientTlsOf, connectTls, keptAlive, lookupName, type TlsFiles, within } from '@isthmus/runtime';
-import { formatDestination, inWords } from '@isthmus/tunnel';
+import { type Destination, formatDestination, inWords } from '@isthmus/tunnel';
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis';
 import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import {
   type CredentialSource,
   type Credentials,
-  type HostPort,
   parseAddress,
   planeKeys,
   type RedisAddress,
@@ -16,10 +15,10 @@ import {
 import { SCRIPTS, type Scripted } from './scripts.ts';
 
 /** Returns the server that is in charge now. Rejects if no server knows it. */
-type Locate = () => Promise<HostPort>;
+type Locate = () => Promise<Destination>;
 
 /** Sends a few commands to one server over their own connection, and returns the answers. */
-type Ask = (server: HostPort, user: Credentials, ...commands: readonly (readonly string[])[]) => Promise<unknown[]>;
+type Ask = (server: Destination, user: Credentials, ...commands: readonly (readonly string[])[]) => Promise<unknown[]>;
 
 /**
  * Returns the lookup of a plane's server. All keys of a plane are in one slot, so even in a Cluster there is one server to talk to.
@@ -28,7 +27,7 @@ type Ask = (server: HostPort, user: Credentials, ...commands: readonly (readonly
 function locator(address: RedisAddress, keyOfPlane: string, ask: Ask): Locate {
   switch (address.kind) {
     case 'standalone':
-      return async () => address.seeds[0] as HostPort;
+      return async () => address.seeds[0] as Destination;
     case 'sentinel':
       return () => firstOf(shuffled(address.seeds), (sentinel) => primaryOf(address, sentinel, ask));
     case 'cluster':
@@ -36,7 +35,7 @@ function locator(address: RedisAddress, keyOfPlane: string, ask: Ask): Locate {
   }
 }
 
-async function primaryOf(address: RedisAddress, sentinel: HostPort, ask: Ask): Promise<HostPort> {
+async function primaryOf(address: RedisAddress, sentinel: Destination, ask: Ask): Promise<Destination> {
   const { primary, sentinelUser, user } = address;
   const [answer] = await ask(sentinel, sentinelUser, ['SENTINEL', 'get-master-addr-by-name', primary]);
   if (!Array.isArray(answer))
@@ -54,8 +53,8 @@ type SlotRange = [number, number, ...[string | null, number, ...unknown[]][]];
 function ownerLocator(address: RedisAddress, key: string, ask: Ask): Locate {
   const { seeds } = address;
   // The seeds may be gone one day, so the nodes that the Cluster last named are asked first.
-  let learnt: readonly HostPort[] = [];
-  const ownerOf = async (node: HostPort) => {
+  let learnt: readonly Destination[] = [];
+  const ownerOf = async (node: Destination) => {
     const { user } = address;
     const [slot, ranges] = (await ask(node, user, ['CLUSTER', 'KEYSLOT', key], ['CLUSTER', 'SLOTS'])) as [
       number,
@@ -79,8 +78,11 @@ function ownerLocator(address: RedisAddress, key: string, ask: Ask): Locate {
 }
 
 /** Returns the first good answer. A server that hangs delays the others only briefly. */
-async function firstOf(servers: readonly HostPort[], ask: (server: HostPort) => Promise<HostPort>): Promise<HostPort> {
-  const answers: Promise<HostPort>[] = [];
+async function firstOf(
+  servers: readonly Destination[],
+  ask: (server: Destination) => Promise<Destination>,
+): Promise<Destination> {
+  const answers: Promise<Destination>[] = [];
   const good = () => Promise.any(answers);
   for (const each of servers) {
     answers.push(ask(each));
@@ -165,7 +167,7 @@ function connectionOptions(locate: Locate, tls: TlsFiles | undefined, user: Cred
   };
 }
 
-function open({ host, port }: HostPort, tls: TlsFiles | undefined): NetStream {
+function open({ host, port }: Destination, tls: TlsFiles | undefined): NetStream {
   if (!tls) return keptAlive(connectTcp({ host, port, lookup: lookupName }));
   const options = { host, port, lookup: lookupName, servername: host };
   return keptAlive(connectTls(options, clientTlsOf(tls), [host]));

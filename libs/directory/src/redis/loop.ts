@@ -14,13 +14,11 @@ export class Alarm {
 
   async wait(ms: number): Promise<void> {
     if (!this.#rung && ms > 0) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, ms);
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = setTimeout(resolve, ms);
+      this.#wake = resolve;
+      await promise;
+      clearTimeout(timer);
     }
     this.#wake = undefined;
     this.#rung = false;

@@ -1,4 +1,5 @@
 import type { TlsFiles } from '@isthmus/runtime';
+import type { Destination } from '@isthmus/tunnel';
 
 /** Credentials from files. They replace those in the URL. */
 interface KeptCredentials {
@@ -72,11 +73,6 @@ export function planeKeys(plane: string): Keys {
   };
 }
 
-export interface HostPort {
-  readonly host: string;
-  readonly port: number;
-}
-
 export interface Credentials {
   readonly username: string;
   readonly password: string;
@@ -86,7 +82,7 @@ export interface Credentials {
 export interface RedisAddress {
   readonly kind: 'standalone' | 'sentinel' | 'cluster';
   /** The server itself, or the Sentinels or Cluster nodes that know where it is. */
-  readonly seeds: readonly HostPort[];
+  readonly seeds: readonly Destination[];
   /** The name of the primary at the Sentinels; empty for the other kinds. */
   readonly primary: string;
   readonly db: number;
@@ -133,7 +129,7 @@ function readParts(
   return { kind, seeds, primary, db: Number(db ?? 0), tls: tls === 's', user, sentinelUser };
 }
 
-function readNode(text: string, defaultPort: number): HostPort | undefined {
+function readNode(text: string, defaultPort: number): Destination | undefined {
   const [, host, port] = NODE.exec(text) ?? [];
   if (!host || Number(port) > 65535) return undefined;
   return { host: host.replace(/^\[|\]$/g, ''), port: Number(port ?? defaultPort) };

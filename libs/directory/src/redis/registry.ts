@@ -1,21 +1,16 @@
 import { within } from '@isthmus/runtime';
-import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from '../defaults.ts';
 import {
   byId,
   checkQuarantine,
-  type HubRecord,
-  type HubRegistration,
   type Member,
   type MemberEntry,
   type PresentMember,
   QuarantineFull,
   type Registry,
   RegistryUnavailable,
-  type StateListener,
-  type WatchListener,
 } from '../registry.ts';
-import { type Client, type Endpoint, endpointOf, RedisConnection } from './connection.ts';
+import { type Client, endpointOf, RedisConnection } from './connection.ts';
 import { HubWriter, RedisRegistration } from './hub.ts';
 import { Alarm } from './loop.ts';
 import { type Keys, planeKeys, type RedisRegistryOptions } from './options.ts';
@@ -58,69 +53,52 @@ export function redisMember(member: Member, connection: RedisConnection, { membe
  * @throws RangeError for a malformed URL or plane name.
  */
 export function redisRegistry(options: RedisRegistryOptions): Registry {
-  return new RedisRegistry(options);
-}
-
-class RedisRegistry implements Registry {
-  readonly #endpoint: Endpoint;
-  readonly #keys: Keys;
+  const [endpoint, keys] = [endpointOf(options), planeKeys(options.plane)];
   /** Hubs and members. */
-  readonly #entries = new Set<{ close(): Promise<void> }>();
-  readonly #watches = new Set<Promise<void>>();
-  readonly #closing = new AbortController();
-  #shared: RedisConnection | undefined;
-
-  constructor(options: RedisRegistryOptions) {
-    this.#endpoint = endpointOf(options);
-    this.#keys = planeKeys(options.plane);
-  }
-
-  register(hub: HubRecord, state?: StateListener): HubRegistration {
-    const writer = new HubWriter(this.#keys, hub);
-    const registration = new RedisRegistration(hub, this.#connection(), writer, state);
-    this.#entries.add(registration);
-    return registration;
-  }
-
-  watch(listener: WatchListener, signal: AbortSignal): void {
-    const connection = new RedisConnection(this.#endpoint, DIRECTORY.lookMs);
-    const stop = AbortSignal.any([signal, this.#closing.signal]);
-    const run = new RedisWatcher(connection, this.#keys, listener, stop).run().finally(() => this.#watches.delete(run));
-    this.#watches.add(run);
-  }
-
-  join(member: Member): MemberEntry {
-    const joined = redisMember(member, this.#connection(), this.#keys);
-    this.#entries.add(joined);
-    return joined;
-  }
-
-  async members(): Promise<readonly PresentMember[]> {
-    const { members } = this.#keys;
-    const records = await this.#connection().run((client) => client.isthmusRollCall(members, DIRECTORY.memberTtlMs));
-    return byId(records.flatMap((line) => presentMember(line) ?? []));
-  }
-
-  async quarantine(agent: AgentName, reason: string | undefined): Promise<boolean> {
-    checkQuarantine(agent, reason);
-    const outcome = await this.#connection().run((client) => writeQuarantine(client, this.#keys, agent, reason));
-    if (outcome === 'full') throw new QuarantineFull(agent.tenant);
-    return outcome === 'ok';
-  }
-
-  async close(): Promise<void> {
-    this.#closing.abort();
-    await Promise.all([...this.#entries].map((each) => each.close()));
-    await Promise.all(this.#watches);
-    this.#shared?.close();
-  }
-
+  const entries = new Set<{ close(): Promise<void> }>();
+  const watches = new Set<Promise<void>>();
+  const closing = new AbortController();
+  let shared: RedisConnection | undefined;
   /** Returns the connection that everything but watches shares. Throws RegistryUnavailable once the registry is closed. */
-  #connection(): RedisConnection {
-    if (this.#closing.signal.aborted) throw new RegistryUnavailable('the registry is closed');
-    this.#shared ??= new RedisConnection(this.#endpoint);
-    return this.#shared;
-  }
+  const connection = () => {
+    if (closing.signal.aborted) throw new RegistryUnavailable('the registry is closed');
+    shared ??= new RedisConnection(endpoint);
+    return shared;
+  };
+  return {
+    register(hub, state) {
+      const registration = new RedisRegistration(hub, connection(), new HubWriter(keys, hub), state);
+      entries.add(registration);
+      return registration;
+    },
+    watch(listener, signal) {
+      const stop = AbortSignal.any([signal, closing.signal]);
+      const watcher = new RedisWatcher(new RedisConnection(endpoint, DIRECTORY.lookMs), keys, listener, stop);
+      const run = watcher.run().finally(() => watches.delete(run));
+      watches.add(run);
+    },
+    join(member) {
+      const joined = redisMember(member, connection(), keys);
+      entries.add(joined);
+      return joined;
+    },
+    async members() {
+      const records = await connection().run((client) => client.isthmusRollCall(keys.members, DIRECTORY.memberTtlMs));
+      return byId(records.flatMap((line) => presentMember(line) ?? []));
+    },
+    async quarantine(agent, reason) {
+      checkQuarantine(agent, reason);
+      const outcome = await connection().run((client) => writeQuarantine(client, keys, agent, reason));
+      if (outcome === 'full') throw new QuarantineFull(agent.tenant);
+      return outcome === 'ok';
+    },
+    async close() {
+      closing.abort();
+      await Promise.all([...entries].map((each) => each.close()));
+      await Promise.all(watches);
+      shared?.close();
+    },
+  };
 }
 
 /** Reads a line of the roll call: a number and a record. Returns undefined for a malformed one. */
