@@ -210,9 +210,14 @@ test(
       return /\nCallers' ends \(isthmus hold\):\n {2}\S+: 1 tunnel of tenant default, by [\w-]+, version /.test(out);
     };
     await until(listed, { what: 'isthmus hold in isthmus status' });
+    // On a busy machine it may have moved before.
+    const before = (await shown(near))?.moves ?? 0;
     await near.kill();
-    const moved = async () => (await shown(far))?.moves === 1;
-    await until(moved, { what: 'the tunnel at the other gateway, after one move' });
+    const moved = async () => {
+      const resume = await shown(far);
+      return resume?.attached === true && resume.moves > before;
+    };
+    await until(moved, { what: 'the tunnel at the other gateway, moved once more' });
     assert.ok(hold.member.program.running);
   }),
 );
