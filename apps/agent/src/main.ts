@@ -8,6 +8,7 @@ import {
   operations,
   Recent,
   RecentDials,
+  RecentHistory,
 } from '@isthmus/admin';
 import { type AgentValues, adminTls, proxyAgent } from '@isthmus/flags';
 import {
@@ -55,6 +56,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     };
     audited(events, audit, closing);
     const dials = new RecentDials(events);
+    const history = new RecentHistory(events, 'agent');
     const recent = new Recent(events);
     const certificates = new CertificateEnds(events);
     const metrics = agentMetrics({ events, tunnels }, { process: true });
@@ -105,6 +107,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       admission: () => (draining ? 'draining' : 'open'),
       checks: () => checks(running, draining, failure),
       dials,
+      history,
       recent,
       notices: () => [...certificates.notices(), ...missing(running, failure)],
       metrics: () => metrics.render(),

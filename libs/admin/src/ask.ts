@@ -2,11 +2,12 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
+import type { AskedMember } from '@isthmus/proto/ask';
 import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
 import { ServerError, Status } from 'nice-grpc';
-import type { Paces } from './access/paced.ts';
+import { Paces } from './access/pace.ts';
 import { faultOfVisitor, type Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { aliveOf } from './calls/members.ts';
@@ -16,17 +17,6 @@ import { ADMIN } from './defaults.ts';
 import { type CallFault, changesNothing, faultOf, isStream, JsonCalls, methodNamed } from './json-calls.ts';
 
 const ROLES = namesOf(adminApi.Role, 'ROLE');
-
-/** A process that was asked. */
-interface AskedMember {
-  readonly id: string;
-  /** `gateway`, `hub`, `agent` */
-  readonly roles: readonly string[];
-  /** `host:port` of its admin port; empty if it advertises none. */
-  readonly address: string;
-  readonly version: string;
-  readonly zone: string;
-}
 
 /** What one process said: one response, or why there is none. */
 type Told = { readonly answer: object } | { readonly error: CallFault };
@@ -97,8 +87,8 @@ export class AskPage {
   /** Open questions by the tenant of who asks. */
   readonly #open = new Map<string, number>();
 
-  /** @param paces of tenants' operators: a question takes their turns as so many calls of the RPC */
-  constructor(backend: AdminBackend, paces: Pick<Paces, 'turn'>) {
+  /** @param paces of tenants' operators */
+  constructor(backend: AdminBackend, paces: Pick<Paces, 'turn'> = new Paces()) {
     this.#backend = backend;
     this.#paces = paces;
     this.#ask = backend.ask ?? alone(backend);
@@ -112,9 +102,8 @@ export class AskPage {
     this.#open.set(tenant, open + 1);
     try {
       if (open >= ADMIN.asksOfTenant) throw exhausted(`${ADMIN.asksOfTenant} questions are open: end some first`);
-      const fault = faultOfVisitor(visitor, this.#backend.tenants);
-      if (fault) throw new ServerError(Status.PERMISSION_DENIED, fault.message);
       const asked = await readAsked(request, visitor);
+      this.#admit(visitor, asked.method);
       await sendLines(response, this.#lines(asked, visitor, gone.signal), gone.signal);
     } catch (error) {
       if (gone.signal.aborted) return;
@@ -128,6 +117,14 @@ export class AskPage {
       if (left > 0) this.#open.set(tenant, left);
       else this.#open.delete(tenant);
     }
+  }
+
+  /** @throws ServerError to who may ask nothing */
+  #admit(visitor: Visitor, call: string): void {
+    const fault = faultOfVisitor(visitor, this.#backend.tenants);
+    if (!fault) return;
+    this.#backend.operated?.({ operator: visitor.operator, call, outcome: 'refused', text: fault.message });
+    throw new ServerError(Status.PERMISSION_DENIED, fault.message);
   }
 
   async *#lines(asked: Asked, { operator }: Visitor, signal: AbortSignal): AsyncIterable<Line> {

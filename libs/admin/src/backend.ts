@@ -7,10 +7,8 @@ import type { KickPart } from './calls/lists.ts';
 import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
 import type { Recent } from './calls/recent.ts';
-import type { RecentCallers } from './calls/recent-callers.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
 import type { RecentHistory } from './calls/recent-history.ts';
-import type { RecentLosses } from './calls/recent-losses.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 
@@ -94,12 +92,10 @@ export interface AdminBackend {
   sessionCount(): number;
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
   readonly dials: SeenDials;
-  /** Set for a gateway or hub. */
-  readonly history?: Pick<RecentHistory, 'of'>;
+  /** Rates are of the whole process: an operator of one tenant gets none. */
+  readonly history: Pick<RecentHistory, 'of'> & Partial<Pick<RecentHistory, 'rate'>>;
   /** An agent has only its refusals. */
-  readonly recent: Pick<Recent, 'events' | 'cuts' | 'refusals' | 'expect'>;
-  /** Set for a gateway or hub. */
-  readonly losses?: Pick<RecentLosses, 'list'>;
+  readonly recent: Pick<Recent, 'events' | 'cuts' | 'refusals' | 'losses' | 'expect'>;
   notices?(): readonly Notice[];
   /** Renders the page of metrics. */
   metrics(): ReturnType<Metrics>;
@@ -117,8 +113,6 @@ export interface AdminBackend {
   readonly quarantine?: QuarantinePart;
   /** Set with `--tenants-dir`. */
   readonly tenants?: TenantsPart;
-  /** Set for a gateway. */
-  readonly callers?: Pick<RecentCallers, 'of'>;
   /** Set for a gateway: the processes of `isthmus hold` with links here. */
   holds?(): Promise<readonly Hold[]>;
   /** Called for what an operator did on the admin port, and for what it was refused. */

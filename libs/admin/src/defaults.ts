@@ -11,15 +11,10 @@ export const ADMIN = {
   handshakes: 200,
   /** Of them, from one source. */
   handshakesOfSource: 50,
-  /**
-   * What one tenant's operators may send to the RPC in a second, in bytes: 100 calls. 35 bytes open a stream and reset it, which costs the library
-   * 0.2 ms, so that a flood takes a tenth of a processor.
-   */
+  /** What one tenant's operators may ask in a second, in bytes: 100 calls, with `askBytes` for each. */
   tenantBytesPerSecond: 16 * 1024,
   /** For how long of that a tenant that was silent may send at once: 64 KiB. */
   tenantBurstMs: 4_000,
-  /** What is read in a turn, in bytes: the tenant's connections take turns. */
-  tenantTurnBytes: 1024,
   /** Tenants whose turns are counted, the last that sent something. */
   pacedTenants: 1_000,
   /** A client of the RPC without a call for this long may be gone, and is disconnected. */
@@ -28,10 +23,6 @@ export const ADMIN = {
   pingEveryMs: 60_000,
   /** How long a client may take to answer a ping. Then it is gone, and disconnected. */
   pingTimeoutMs: 20_000,
-  /** How soon watchers of the health service learn of a change. */
-  healthMs: 1_000,
-  /** How long a client may stay that asks for the RPC where it is not served. */
-  refusedSessionMs: 10_000,
   /** How long the head of a request may take. Then the connection is closed. */
   headMs: 10_000,
   /** How long a connection without a request stays open. Scrapers keep connections open between scrapes. */
@@ -49,7 +40,7 @@ export const ADMIN = {
   visitsMs: 1_000,
   /** How long each member may take to answer a question that another member passes on, unless the operator says. */
   askMs: 2_000,
-  /** What a question takes of what a tenant's operators may send, for each member that it is for, in bytes: as a call of the RPC. */
+  /** What a question takes of what a tenant's operators may send, for each member that it is for, in bytes. */
   askBytes: 160,
   /** Questions that the operators of one tenant, or those of the plane, may have open at a member: each asks all others. */
   asksOfTenant: 32,
@@ -113,7 +104,7 @@ export const ADMIN = {
   historyMs: 3_600_000,
   /** Longest reason of one of them that is kept, in characters. */
   keptReason: 300,
-  /** Losses of agents and hubs that a process remembers. */
+  /** Losses of agents and hubs that a process tells, the last ones. */
   losses: 100,
   /**
    * A member that leaves takes itself off the plane's list. One that is off the list after it has written nothing for so long has died or
@@ -134,8 +125,8 @@ export const ADMIN = {
   callerMs: 300_000,
   /** Callers that are remembered of one tenant: its API servers, and a few others. */
   callersOfTenant: 100,
-  /** Tenants with remembered callers, from which on those are forgotten whose callers all are. Otherwise, removed tenants would pile up. */
-  callersTenants: 1_000,
+  /** Tenants with remembered callers, the last that dialled: some hundred bytes for each caller. */
+  callersTenants: 10_000,
   /** Width of a slot in the last hour of a process. */
   slotMs: 10_000,
   /** Width of a slot in the last hour of a tenant. */

@@ -2,11 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import { createChannel, createClient } from 'nice-grpc';
-import { HealthDefinition } from 'nice-grpc-server-health';
 import type { RecentDials } from './calls/recent-dials.ts';
 import type { AdminServer } from './server.ts';
 import { aPort, idleBackend } from './testing/backend.ts';
-import { adminClient } from './testing/client.ts';
+import { grpcClient } from './testing/client.ts';
 
 const backend = idleBackend();
 
@@ -15,46 +14,6 @@ const serve = () => aPort({ backend });
 function at({ address }: AdminServer): string {
   return `127.0.0.1:${address.port}`;
 }
-
-function healthClient(server: AdminServer) {
-  const channel = createChannel(at(server));
-  return { health: createClient(HealthDefinition, channel), [Symbol.dispose]: () => channel.close() };
-}
-
-/** SERVING of grpc.health.v1. */
-const SERVING = 1;
-const NOT_SERVING = 2;
-
-describe("the admin RPC's health", () => {
-  const checking = (ready: () => boolean) =>
-    aPort({ backend: idleBackend({ checks: () => [{ name: 'sessions', ok: ready(), detail: '' }] }) });
-
-  it('reports whether the program is ready at the time of the call', async () => {
-    let ready = true;
-    await using server = await checking(() => ready);
-    using client = healthClient(server);
-    for (const service of ['', 'isthmus.admin.v1.Admin']) {
-      ready = true;
-      assert.equal((await client.health.check({ service })).status, SERVING);
-      ready = false;
-      assert.equal((await client.health.check({ service })).status, NOT_SERVING);
-    }
-    await assert.rejects(client.health.check({ service: 'another' }), /NOT_FOUND/);
-  });
-
-  it('reports changes to watchers', { timeout: 60_000 }, async () => {
-    let ready = true;
-    await using server = await checking(() => ready);
-    using client = healthClient(server);
-    const seen: number[] = [];
-    for await (const { status } of client.health.watch({ service: '' })) {
-      seen.push(status);
-      if (seen.length === 3) break;
-      ready = !ready;
-    }
-    assert.deepEqual(seen, [SERVING, NOT_SERVING, SERVING]);
-  });
-});
 
 describe("the admin RPC's server", () => {
   it('serves clients that connect while it loads, each on a connection of its own', async () => {
@@ -66,7 +25,7 @@ describe("the admin RPC's server", () => {
 
   it('cancels calls that still run when the port closes', { timeout: 60_000 }, async () => {
     const server = await serve();
-    using client = adminClient(at(server));
+    using client = grpcClient(at(server));
     const dials = client.admin.watchDials({})[Symbol.asyncIterator]();
     // The call may end before close() has returned, so its end is awaited from the start.
     const cancelled = assert.rejects(dials.next());

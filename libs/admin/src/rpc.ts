@@ -1,15 +1,13 @@
 import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
 import { Server, ServerCredentials, type ServerWritableStream } from '@grpc/grpc-js';
 import { adminApi } from '@isthmus/proto/admin';
 import { onceClosed } from '@isthmus/runtime';
 import { type CallContext, ServerError, Status, type TsProtoServiceDefinition } from 'nice-grpc';
-import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
-import type { Paces } from './access/paced.ts';
 import { visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { ADMIN } from './defaults.ts';
-import type { RpcServer } from './lazy-rpc.ts';
 import { serviceFor } from './service.ts';
 
 type Responses = Promise<unknown> | AsyncIterable<unknown>;
@@ -57,36 +55,8 @@ async function* each(responses: Responses): AsyncIterable<unknown> {
   else yield* responses;
 }
 
-/** Serves the admin RPC with health (grpc.health.v1). */
-export function serveRpc(backend: AdminBackend, paces: Paces): RpcServer {
-  const health = healthState(() => backend.checks().every(({ ok }) => ok));
-  const servers = new Set<Server>();
-  const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), ADMIN.healthMs);
-  watch.unref();
-  return {
-    // A server for each connection: what a call may do depends on who is connected, and a server's calls do not tell.
-    accept(socket) {
-      const visitor = visitorOf(socket);
-      const server = serverFor(serviceFor(visitor, backend), health);
-      servers.add(server);
-      onceClosed(socket, () => {
-        servers.delete(server);
-        server.forceShutdown();
-      });
-      const { tenant } = visitor.operator;
-      // The admin port has checked the client: TLS ends there.
-      server
-        .createConnectionInjector(ServerCredentials.createInsecure())
-        .injectConnection(tenant === undefined ? socket : paces.paced(socket, tenant));
-    },
-    close() {
-      clearInterval(watch);
-      for (const server of servers) server.forceShutdown();
-    },
-  };
-}
-
-function serverFor(service: adminApi.AdminServiceImplementation, health: HealthState): Server {
+/** Serves the admin RPC on a connection: a server for each, because what a call may do depends on who is connected, and calls do not tell. */
+export function serveRpc(socket: Socket, backend: AdminBackend): void {
   const server = new Server({
     'grpc.max_connection_idle_ms': ADMIN.idleConnectionMs,
     'grpc.keepalive_time_ms': ADMIN.pingEveryMs,
@@ -94,18 +64,8 @@ function serverFor(service: adminApi.AdminServiceImplementation, health: HealthS
     // Its registry is for the whole process, and nobody asks it.
     'grpc.enable_channelz': 0,
   });
-  addService(server, adminApi.AdminDefinition, service);
-  addService(server, HealthDefinition, HealthServiceImpl(health));
-  return server;
-}
-
-/** Returns the health of the program, which is also that of the RPC: the result of `ready` at the time of the call. */
-function healthState(ready: () => boolean): HealthState {
-  const services = ['', adminApi.AdminDefinition.fullName];
-  const state = HealthState();
-  // Each watching call adds one listener.
-  state.setMaxListeners(0);
-  return Object.assign(state, {
-    getStatus: (service = '') => (services.includes(service) ? (ready() ? 'healthy' : 'unhealthy') : 'unknown'),
-  } satisfies Pick<HealthState, 'getStatus'>);
+  addService(server, adminApi.AdminDefinition, serviceFor(visitorOf(socket), backend));
+  onceClosed(socket, () => server.forceShutdown());
+  // The admin port has checked the client: TLS ends there.
+  server.createConnectionInjector(ServerCredentials.createInsecure()).injectConnection(socket);
 }

@@ -4,15 +4,13 @@ import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import { Admitted, beginsWith, bind, isLoopback, putBack, remoteOf, WaitingConnections } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests, send, takesTurns, urlOf } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
-import { Paces } from './access/paced.ts';
-import { Visits, visitorOf } from './access/visitor.ts';
-import type { AskPage } from './ask.ts';
+import { faultOfVisitor, Visits, visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
 import { FOREIGN, faultOfHost, isOwn } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
 import { adminHandler, type TenantMetrics } from './handler.ts';
-import { LazyRpc, refuseRpc } from './lazy-rpc.ts';
+import { lazily } from './lazily.ts';
 
 /** Makes a TLS server that has the admin port's certificates, renewed ones too, and lets in those whose certificate holds. */
 export type AdminTls = (
@@ -52,7 +50,7 @@ const HTTP2_PREFACE = Buffer.from('PRI');
 
 /**
  * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC) on one listener, which tells them apart by the first bytes. With TLS, both
- * require a client certificate. Without TLS there is no authentication, as in upstream. The RPC is then served only on loopback and on
+ * require a client certificate. Without TLS there is no authentication, as in upstream. Questions are then answered only on loopback and on
  * unix sockets, while anyone who can connect may read metrics and profiles, as in upstream: any program, but no page of another site in
  * somebody's browser.
  */
@@ -65,13 +63,11 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const reached = { tls: tls !== undefined, local: path !== undefined || isLoopback(address.address) };
   const trusted = reached.tls || reached.local;
   if (!trusted) warn(untrusted(address));
-  const paces = new Paces();
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
-  const serveRpc = async () => (await import('./rpc.ts')).serveRpc(backend, paces);
-  const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
+  const rpc = lazily(() => import('./rpc.ts'));
+  const ask = lazily(async () => new (await import('./ask.ts')).AskPage(backend));
 
   const page = options.console && new Console(options.console, reached, backend);
-  const ask = lazyAsk(backend, paces);
   const pages = adminHandler({ metrics, profiling, tenants, operated });
   const web = createHttpServer({ keepAliveTimeout: ADMIN.idleMs }, (request, response) => {
     if (!takesTurns(request, response, refused)) return;
@@ -87,14 +83,37 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     }
     if (!asks) pages(request, response);
     else if (trusted)
-      ask(request, response, visitorOf(request.socket)).catch((error) => {
-        if (response.headersSent) response.destroy();
-        else void send(response, { status: 500, body: `${inWords(error)}\n` });
-      });
+      ask()
+        .then((asking) => asking.serve(request, response, visitorOf(request.socket)))
+        .catch((error) => {
+          if (response.headersSent) response.destroy();
+          else void send(response, { status: 500, body: `${inWords(error)}\n` });
+        });
     else void send(response, { status: 403, body: `${UNTRUSTED}\n` });
   });
   web.timeout = ADMIN.idleMs;
   refuseBadRequests(web, refused);
+
+  /** What one connection of HTTP/2 costs the library has no bound, so that it is for the plane's own operators. */
+  const serveHttp2 = (socket: Socket) => {
+    const visitor = visitorOf(socket);
+    const { operator, principal } = visitor;
+    const fault = trusted ? (faultOfVisitor(visitor, tenants)?.message ?? (principal && OF_TENANT)) : UNTRUSTED;
+    if (fault !== undefined) {
+      refused(operator.remote, new Error(fault));
+      socket.destroy();
+      return;
+    }
+    rpc()
+      .then(({ serveRpc }) => {
+        if (!socket.destroyed) serveRpc(socket, backend);
+      })
+      // Only this client is affected.
+      .catch((error) => {
+        warn(`the admin RPC cannot serve a client: ${inWords(error)}`);
+        socket.destroy();
+      });
+  };
 
   const visits = new Visits(tenants, refused);
   const heads = new Heads(headTimeoutMs, refused);
@@ -106,7 +125,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
       putBack(socket, first);
       if (index === 0) {
         heads.settle(socket);
-        rpc.accept(socket);
+        serveHttp2(socket);
       } else {
         web.emit('connection', socket);
         socket.resume();
@@ -114,29 +133,18 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     });
   };
 
-  let closing: Promise<unknown> | undefined;
+  let closing: Promise<void> | undefined;
   const close = async () => {
-    closing ??= Promise.all([listener.close(), rpc.close()]);
+    closing ??= listener.close();
     await closing;
   };
   return { address, close, [Symbol.asyncDispose]: close };
 }
 
-const UNTRUSTED = 'questions are answered over mutual TLS, or on a loopback address or unix socket';
-
-/** Loads what answers questions at the first one. */
-function lazyAsk(backend: AdminBackend, paces: Paces): AskPage['serve'] {
-  let page: Promise<AskPage> | undefined;
-  return async (...request) => {
-    page ??= import('./ask.ts').then(({ AskPage }) => new AskPage(backend, paces));
-    // Loading may fail for want of descriptors, and works the next time.
-    const loaded = await page.catch((error) => {
-      page = undefined;
-      throw error;
-    });
-    await loaded.serve(...request);
-  };
-}
+const UNTRUSTED =
+  'questions are answered over mutual TLS, or on a loopback address or unix socket: ' +
+  'set --admin-server-cert, --admin-server-key and --admin-ca-cert, or --admin-bind-address=127.0.0.1';
+const OF_TENANT = "gRPC is for the plane's operators: those of a tenant ask in JSON (POST /ask)";
 
 /** Opens the listener, in plain text or with mutual TLS. @param take gets each connection that is ready to be read */
 async function listen(

@@ -1,7 +1,7 @@
 import { Role } from '@isthmus/proto/admin-enums';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { findingsOf, lostOf, sumOf, toneOf } from './model/findings.ts';
-import { agentsOf, consoleOf, type Plane, selfOf } from './model/plane.ts';
+import { agentsOf, type Plane, selfOf } from './model/plane.ts';
 import { clock, shown } from './model/text.ts';
 import { type Action, Confirm } from './parts/confirm.tsx';
 import { usePlane } from './parts/follow.ts';
@@ -27,7 +27,7 @@ type ViewName = keyof typeof VIEWS;
 /** The whole page: a bar of views, the chosen view, and the dialog of an action. */
 export function App({ settings }: { readonly settings: Settings }) {
   const [name, ...path] = useRoute();
-  const [plane, lookNow] = usePlane();
+  const [plane, lookNow] = usePlane(settings.member);
   const [action, ask] = useState<Action>();
   const [said, say] = useState('');
   const agents = useMemo(() => agentsOf(plane.sessions, plane.hubs, lostOf(plane, Role.ROLE_AGENT)), [plane]);
@@ -68,14 +68,14 @@ export function App({ settings }: { readonly settings: Settings }) {
       <p class="said" role="status">
         {said}
       </p>
-      {old && <Hangs plane={plane} view={view} />}
+      {old && <Hangs plane={plane} />}
       <main id="view" class={old ? 'old' : undefined}>
         {view === 'plane' && <PlaneView {...props} path={path} />}
         {view === 'dials' && <DialsView {...props} path={path} />}
         {view === 'tunnels' && <TunnelsView {...props} path={path} />}
         {view === 'why' && <WhyView {...props} path={path} />}
         {view === 'time' && <TimeView {...props} />}
-        {view === 'actions' && <ActionsView {...props} />}
+        {view === 'actions' && <ActionsView {...props} path={path} />}
       </main>
       {action && <Confirm action={action} done={done} />}
     </>
@@ -105,11 +105,8 @@ function Where({ plane, tenant }: { readonly plane: Plane; readonly tenant: stri
 }
 
 /** The member that the page asks says nothing: what the page shows is from before, and another member's console may know more. */
-function Hangs({ plane, view }: { readonly plane: Plane; readonly view: ViewName }) {
-  const consoles = plane.members.flatMap((member) => {
-    const address = consoleOf(member, view);
-    return address === undefined ? [] : [{ id: member.id, address }];
-  });
+function Hangs({ plane }: { readonly plane: Plane }) {
+  const others = plane.members.filter(({ self, address }) => !self && address !== '');
   const name = shown(selfOf(plane)?.id ?? '') || 'The member of this page';
   return (
     <section class="findings bad" role="alert">
@@ -119,15 +116,14 @@ function Hangs({ plane, view }: { readonly plane: Plane; readonly view: ViewName
       {shown(plane.fault, 300)}
       <div class="todo">
         → check that it runs, and read its log. One that runs and does not answer hangs: restart it
-        {consoles.length > 0 && '. The consoles of others say how the plane is: '}
-        {consoles.map(({ id, address }) => (
-          <a key={id} class="other" href={address}>
-            {shown(id)}
-          </a>
-        ))}
+        {others.length > 0 && `. The consoles of others say how the plane is: ${addresses(others)}`}
       </div>
     </section>
   );
+}
+
+function addresses(members: Plane['members']): string {
+  return members.map(({ id, address }) => `${shown(id)} at ${shown(address)}`).join(', ');
 }
 
 /** When the member answered last, behind a word; empty if it never did. */

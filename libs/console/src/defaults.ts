@@ -32,10 +32,6 @@ export const CONSOLE = {
   lineCharacters: 64 * 1024 * 1024,
   /** How long a button says that it has copied its line. */
   copiedMs: 2000,
-  /** Dials that a check makes at once, as `isthmus check` does. */
-  checkDials: 10,
-  /** How long a check's dial through an agent may take. */
-  checkDialMs: 10_000,
   /** Findings of one kind that are shown one by one; the rest are counted. A wrong flag of agents often concerns all. */
   alike: 20,
   /** Characters of a name on the page. The longest that operators choose are pods' names, up to 63. */

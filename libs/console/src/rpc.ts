@@ -1,10 +1,9 @@
-import type { Dial, Hub, Members, Refusal, Session, Status, Tenants } from '@isthmus/findings';
+import type { Dial, Hub, Session, Status } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
-import { type AskLine, AskRounds, linesOf as linesIn } from '@isthmus/proto/ask';
+import { type AskedMember, type AskLine, linesOf as linesIn } from '@isthmus/proto/ask';
 import { CONSOLE } from './defaults.ts';
 
-export type { Dial, Hub, Members, Refusal, Session, Status, Tenants };
-export type Member = adminApi.Member;
+export type { Dial, Hub, Session, Status };
 export type Tunnel = adminApi.Tunnel;
 export type Phase = adminApi.Phase;
 export type Explanation = adminApi.ExplainResponse;
@@ -13,24 +12,20 @@ export type History = adminApi.GetHistoryResponse;
 export type Quarantined = adminApi.QuarantinedAgent;
 export type TriedDial = adminApi.DialResponse;
 export type Drained = adminApi.DrainResponse;
-export type LogLevels = adminApi.SetLogLevelResponse;
 
 type Api = adminApi.AdminClient;
 
-/** What the page reads, also of other members. */
-type Reading =
-  | ('GetStatus' | 'GetConfig' | 'GetHistory' | 'Explain')
-  | ('ListMembers' | 'ListSessions' | 'ListTunnels' | 'ListTenants' | 'ListQuarantined');
-
-/** What the page does, at its own member. */
-type Acting = 'Dial' | 'Kick' | 'Quarantine' | 'SetLogLevel' | 'Drain';
+type Method =
+  | ('GetStatus' | 'GetHistory' | 'Explain')
+  | ('ListMembers' | 'ListSessions' | 'ListTunnels' | 'ListTenants' | 'ListQuarantined')
+  | ('Dial' | 'Kick' | 'Quarantine' | 'Drain');
 
 /** In JSON, a message says what it is about by the field alone. */
-type Request<M extends Reading | Acting> = M extends 'Kick'
+type Request<M extends Method> = M extends 'Kick'
   ? { readonly reason: string; readonly dialId?: string; readonly agent?: adminApi.Agent }
   : Parameters<Api[Uncapitalize<M>]>[0];
 
-type Answer<M extends Reading | Acting> = Awaited<ReturnType<Api[Uncapitalize<M>]>>;
+type Answer<M extends Method> = Awaited<ReturnType<Api[Uncapitalize<M>]>>;
 
 export type Watched = Parameters<Api['watchDials']>[0];
 
@@ -44,49 +39,69 @@ export class RpcError extends Error {
   }
 }
 
+/** What one member answered, or why it did not, and when, in milliseconds since the epoch. */
+export interface Told<T> {
+  readonly member: AskedMember;
+  readonly answer?: T;
+  readonly fault?: RpcError;
+  readonly at: number;
+}
+
+/**
+ * Asks members of the plane through the one that serves this page, by one request: a browser has six connections to a port.
+ * @param members ids; unset: all
+ * @param ms how long each of them may take
+ * @throws if nobody answers
+ */
+export async function askAll<M extends Method>(
+  members: readonly string[] | undefined,
+  method: M,
+  request: Request<M>,
+  ms: number = CONSOLE.readMs,
+): Promise<Told<Answer<M>>[]> {
+  // To the member that serves this page, an empty list is itself.
+  return members?.length === 0 ? [] : toldBy({ method, message: request, members, timeoutMs: ms });
+}
+
 interface Question {
   readonly method: string;
   readonly message: object;
+  readonly members: readonly string[] | undefined;
   readonly timeoutMs: number;
 }
 
-/** A browser has six connections to a port, so one request asks all members. */
-const rounds = new AskRounds<Question>(
-  (question, members) => ask<object>({ ...question, members }, late(question.timeoutMs)),
-  ({ code, message }) => new RpcError(code, message),
-);
+async function toldBy<A>(question: Question): Promise<Told<A>[]> {
+  const told: Told<A>[] = [];
+  // The member that is asked has the same deadline for each, and says who was late.
+  const late = AbortSignal.timeout(question.timeoutMs + CONSOLE.mergeMs);
+  for await (const { member, answer, error } of ask<A>(question, late)) {
+    const at = Date.now();
+    told.push(
+      error ? { member, fault: new RpcError(error.code, error.message), at } : { member, answer: answer as A, at },
+    );
+  }
+  if (told.every(({ fault }) => fault !== undefined)) throw told[0]?.fault ?? new Error('the answer is empty');
+  return told;
+}
 
 /**
- * Asks a member, through the one that serves this page.
+ * Asks one member, or lets it do something.
  * @param member its id; empty for the one that serves this page
- * @param ms how long its answer may take
  */
-export function read<M extends Reading>(
+export async function askOne<M extends Method>(
   member: string,
   method: M,
   request: Request<M>,
   ms: number = CONSOLE.readMs,
 ): Promise<Answer<M>> {
-  if (member === '') return own(method, request, ms);
-  return rounds.ask(member, { method, message: request, timeoutMs: ms }) as Promise<Answer<M>>;
+  const members = member === '' ? [] : [member];
+  const [told] = await toldBy<Answer<M>>({ method, message: request, members, timeoutMs: ms });
+  return told?.answer as Answer<M>;
 }
 
-/** Lets the member that serves this page do something. */
-export function act<M extends Acting>(method: M, request: Request<M>): Promise<Answer<M>> {
-  return own(method, request, CONSOLE.actMs);
-}
-
-async function own<M extends Reading | Acting>(method: M, request: Request<M>, ms: number): Promise<Answer<M>> {
-  for await (const line of ask<Answer<M>>({ method, message: request, members: [], timeoutMs: ms }, late(ms))) {
-    if (line.error) throw new RpcError(line.error.code, line.error.message);
-    return line.answer as Answer<M>;
-  }
-  throw new Error('the answer is empty');
-}
-
-/** The member that is asked has the same deadline for each, and says who was late. */
-function late(ms: number): AbortSignal {
-  return AbortSignal.timeout(ms + CONSOLE.mergeMs);
+/** Lets a member do something, which may take long. */
+export function act<M extends Method>(member: string, method: M, request: Request<M>): Promise<Answer<M>> {
+  return askOne(member, method, request, CONSOLE.actMs);
 }
 
 /** What a member says of its dials, or why it says nothing. */
@@ -150,6 +165,8 @@ export interface Settings {
   readonly traceUrl: string;
   /** The tenant that the operator's certificate is of; empty for an operator of the plane. */
   readonly tenant: string;
+  /** Its id. */
+  readonly member: string;
 }
 
 export async function readSettings(): Promise<Settings> {

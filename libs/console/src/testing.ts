@@ -1,11 +1,11 @@
 import { aWitness } from '@isthmus/findings/testing';
 import { NOTHING, type Plane, type Seen } from './model/plane.ts';
-import type { Dial, Tunnel } from './rpc.ts';
+import type { Dial } from './rpc.ts';
 
 /** Messages for tests, with the fields that a test gives. */
 
 export function aMember(id: string, given: Partial<Seen> = {}): Seen {
-  return { ...aWitness(id), zone: '', origin: `http://${id}:8095`, self: false, ...given };
+  return { ...aWitness(id), zone: '', self: false, ...given };
 }
 
 export function aPlane(given: Partial<Plane> = {}): Plane {
@@ -33,24 +33,6 @@ export function aDial(dialId: string, given: Partial<Dial> = {}): Dial {
     traceId: '',
     phases: [],
     firstByteMs: undefined,
-    ...given,
-  };
-}
-
-export function aTunnel(dialId: string, given: Partial<Tunnel> = {}): Tunnel {
-  const where = { destination: '10.0.0.1:443', agentId: 'a', sessionId: 's', hubId: 'h1', caller: 'uds' };
-  return {
-    dialId,
-    role: 1,
-    tenant: 'default',
-    ...where,
-    sinceMs: 1,
-    ageMs: 1,
-    bytesUp: 0,
-    bytesDown: 0,
-    resume: undefined,
-    halfClosed: '',
-    idleMs: 0,
     ...given,
   };
 }

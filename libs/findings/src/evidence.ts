@@ -24,8 +24,6 @@ export interface Witness {
   readonly config?: Config | undefined;
   /** Why it says nothing. */
   readonly silent?: string | undefined;
-  /** It cannot be asked from here, which says nothing about it. */
-  readonly unseen?: boolean;
   /** How far its clock is ahead of the one here, in milliseconds. */
   readonly aheadMs?: number | undefined;
 }

@@ -6,11 +6,8 @@ export type {
   Evidence,
   Hub,
   Loss,
-  Members,
-  Refusal,
   Session,
   Status,
-  Tenants,
   Witness,
 } from './evidence.ts';
 export { judge } from './judge.ts';

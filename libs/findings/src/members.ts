@@ -39,12 +39,8 @@ const DRAINS: ReadonlySet<Admission> = new Set([Admission.ADMISSION_LEAVING, Adm
 
 export function ofMembers(evidence: Evidence): Result[] {
   const report = reportOf('members');
-  return evidence.members.flatMap(({ id, address, status, silent, unseen, list }): Result[] => {
+  return evidence.members.flatMap(({ id, address, status, silent, list }): Result[] => {
     if (!status) {
-      if (unseen) {
-        const todo = `open its console there, or run isthmus status --address ${address} where it can be reached`;
-        return [report.warn(id, `is not asked from here: ${silent}`, todo)];
-      }
       const at = address === '' ? '' : ` at ${address}`;
       const linked = reachedBy(id, evidence.members);
       if (linked.length > 0) {

@@ -13,7 +13,7 @@ export function ofLinks(evidence: Evidence): Result[] {
     const gateways = cutOff(hubId, members);
     if (gateways.length === 0) return [];
     const detail = `hub at ${peerAddress}: ${gateways.join(', ')} cannot reach it`;
-    const silent = members.some(({ id, status, unseen }) => id === hubId && !status && !unseen);
+    const silent = members.some(({ id, status }) => id === hubId && !status);
     const todo = silent
       ? 'its admin port does not answer either: it hangs, is down, or cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs'
       : 'isthmus hubs says why; check its log, its --advertise-address, and --peer-ca-cert of both';

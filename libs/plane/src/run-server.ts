@@ -5,13 +5,12 @@ import {
   CertificateEnds,
   type Identity,
   type KnownSession,
+  Losses,
   operations,
   quarantineIn,
   Recent,
-  RecentCallers,
   RecentDials,
   RecentHistory,
-  RecentLosses,
 } from '@isthmus/admin';
 import { Directory, memoryRegistry, type Registry, Roster } from '@isthmus/directory';
 import {
@@ -246,10 +245,10 @@ async function startOperations(
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
-  const { events, tunnels, dials, callers, history, recent, certificates } = instruments;
+  const { events, tunnels, dials, history, recent, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, VERSION);
-  const losses = new RecentLosses(events, directory, gateway !== undefined);
+  const losses = new Losses(events, recent, directory, gateway !== undefined);
   const roster = new Roster(registry, {
     own,
     looked: (members) => losses.listed(members),
@@ -264,7 +263,6 @@ async function startOperations(
     dials,
     history,
     recent,
-    losses,
     notices: () => [...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
     metrics: () => server.metrics.render(),
     flags: inForce,
@@ -284,7 +282,7 @@ async function startOperations(
         },
       }),
     },
-    ...(gateway && { routing: gateway.routing, callers, holds: () => gateway.holds() }),
+    ...(gateway && { routing: gateway.routing, holds: () => gateway.holds() }),
     operated: (operation) => events.emit('operation', operation),
     plane: plane.part(roster),
     quarantine: quarantineIn(registry, directory),
@@ -363,7 +361,6 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
 /** What observes a server. */
 interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
   readonly dials: RecentDials;
-  readonly callers: RecentCallers;
   readonly history: RecentHistory;
   readonly recent: Recent;
   readonly certificates: CertificateEnds;
@@ -386,7 +383,6 @@ async function serverInstruments(
   const { events } = instruments;
   const lately = {
     dials: new RecentDials(events),
-    callers: new RecentCallers(events),
     history: new RecentHistory(events, hasCallers ? 'gateway' : 'hub'),
     recent: new Recent(events),
     certificates: new CertificateEnds(events),

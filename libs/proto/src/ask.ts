@@ -1,6 +1,17 @@
+/** A process that was asked. */
+export interface AskedMember {
+  readonly id: string;
+  /** `gateway`, `hub`, `agent` */
+  readonly roles: readonly string[];
+  /** `host:port` of its admin port; empty if it advertises none. */
+  readonly address: string;
+  readonly version: string;
+  readonly zone: string;
+}
+
 /** A line of an answer of `POST /ask`: what one process says, or why it says nothing. */
 export interface AskLine<Answer = object> {
-  readonly member: { readonly id: string };
+  readonly member: AskedMember;
   readonly answer?: Answer;
   readonly error?: AskError;
 }

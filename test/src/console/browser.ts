@@ -112,15 +112,29 @@ export function faultless({ faults }: Watched): void {
   assert.deepEqual(faults, []);
 }
 
-/** Answers the page's questions of a method by itself. */
-export async function answering(page: Page, method: string, answer: object): Promise<void> {
+interface Line {
+  readonly member: object;
+  readonly answer?: object;
+}
+
+/** Answers the page's questions of a method by itself. @param answer or what to make of the real one */
+export async function answering(
+  page: Page,
+  method: string,
+  answer: object | ((real: object) => object),
+): Promise<void> {
   // Made once: the page asks again and again, and gives up an answer that takes 8 s.
   const text = JSON.stringify(answer);
   await page.route('**/ask', async (route) => {
-    const asked = route.request().postDataJSON() as { readonly method: string; readonly members: readonly string[] };
+    const asked = route.request().postDataJSON() as { readonly method: string };
     if (asked.method !== method) return route.fallback();
-    const ids = asked.members.length > 0 ? asked.members : [''];
-    const body = ids.map((id) => `{"member":{"id":${JSON.stringify(id)}},"answer":${text}}\n`).join('');
-    return route.fulfill({ contentType: 'application/x-ndjson', body });
+    // Who answers is as it is.
+    const lines = (await (await route.fetch()).text()).split('\n').filter((line) => line !== '');
+    const body = lines.map((line) => {
+      const { member, answer: real = {} } = JSON.parse(line) as Line;
+      const said = typeof answer === 'function' ? JSON.stringify(answer(real)) : text;
+      return `{"member":${JSON.stringify(member)},"answer":${said}}\n`;
+    });
+    return route.fulfill({ contentType: 'application/x-ndjson', body: body.join('') });
   });
 }

@@ -4,7 +4,7 @@ import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { freePort, type Scope, scoped, sharedByFile, split, until } from '../harness/index.ts';
 import { askFirst, dial } from '../plane/dials.ts';
-import { answering, faultless, goTo, NO_BROWSER, openConsole, rowsOf, startBrowser } from './browser.ts';
+import { answering, faultless, goTo, NO_BROWSER, openConsole, startBrowser } from './browser.ts';
 
 /** What somebody sees who was woken up: nothing that is old or doubled, nothing in colour alone, nothing cut. */
 
@@ -30,7 +30,7 @@ async function opened(scope: Scope, options: BrowserContextOptions = {}) {
 
 /** Agents of one tenant and zone, one of each state that sessions can have, and many that are well. */
 async function agentsOfEachState(page: Page, all: number): Promise<void> {
-  const hubs = (await page.locator('svg.links .node text:first-of-type').allInnerTexts()).slice(-2);
+  const hubs = (await page.locator('svg.links .box text:first-of-type').allInnerTexts()).slice(-2);
   const sessions = Array.from({ length: all }, (_, n) =>
     (n === 0 ? ['h1'] : ['h1', 'h2']).map((hubId) => ({
       ...{ sessionId: `${n} ${hubId}`, tenant: 'default', agentId: `agent-${n}`, hubId, protocol: 1, remote: '' },
@@ -130,7 +130,7 @@ test(
         const lines = [...svg.querySelectorAll('line')].map(({ x1, y1, x2, y2 }) => {
           return [x1, y1, x2, y2].map(({ baseVal }) => baseVal.value) as [number, number, number, number];
         });
-        const labels = [...svg.querySelectorAll<SVGTextElement>('.link text')].map((text) => text.getBBox());
+        const labels = [...svg.querySelectorAll<SVGTextElement>('.label')].map((text) => text.getBBox());
         const under = labels.filter(({ x, y, width, height }) =>
           lines.some(([x1, y1, x2, y2]) =>
             Array.from({ length: 1001 }, (_, step) => step / 1000).some((at) => {
@@ -241,21 +241,12 @@ test(
     await about.filter({ hasText: '12 dials failed' }).waitFor();
     assert.equal(await about.count(), 1);
     const now = Date.now();
-    const refusal = (remote: string, lastMs: number) => ({
-      where: 'agents',
-      remote,
-      reason: 'expired',
-      count: 3,
-      firstMs: 1,
-      lastMs,
-    });
-    const refusals = [refusal('10.0.0.7:1', now - 1000), refusal('10.0.0.8:1', now - 1_800_000)];
-    await answering(page, 'GetHistory', { slotMs: 10_000, slots: [], cuts: [], refusals });
-    await goTo(page, 'Why');
-    const row = (remote: string) => page.getByRole('row').filter({ hasText: remote }).first();
-    await row('10.0.0.7:1').waitFor();
-    assert.equal(await row('10.0.0.7:1').getAttribute('class'), 'bad');
-    assert.equal(await row('10.0.0.8:1').getAttribute('class'), 'old');
-    assert.equal((await rowsOf(page, 'Refused connections'))[0]?.From, '10.0.0.7:1');
+    const destination = '10.0.0.8:443';
+    const failure = { tenant: 'default', destination, code: 'dns_error', text: 'no such name', count: 3 };
+    const failing = [{ ...failure, lastMs: now - 1_800_000, agents: [], agentCount: 0 }];
+    await answering(page, 'GetStatus', (status) => ({ ...status, nowMs: now, failing }));
+    const old = page.locator('.findings li').filter({ hasText: '10.0.0.8:443' });
+    await old.waitFor();
+    assert.equal(await old.getAttribute('class'), 'old');
   }),
 );

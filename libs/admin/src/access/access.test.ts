@@ -191,6 +191,16 @@ describe('access', () => {
     }
   });
 
+  test("gRPC is for the plane's operators alone", async () => {
+    await using port = await plane();
+    using root = await port.grpc();
+    assert.equal((await root.admin.listSessions({})).sessions.length, 2);
+    for (const id of [OPERATOR, 'spiffe://plane.example/tenant/acme/agent/edge']) {
+      using client = await port.grpc(id);
+      await assert.rejects(client.admin.listSessions({}), /UNAVAILABLE/, id);
+    }
+  });
+
   test('what fails is told as failed', async () => {
     const drain = () => {
       throw new ServerError(13, 'it cannot');

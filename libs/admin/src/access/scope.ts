@@ -7,7 +7,7 @@ import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
  * concerns the whole process is left out.
  */
 export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
-  const { history, kick, losses, plane, quarantine, recent, routing, tenants } = backend;
+  const { history, kick, plane, quarantine, recent, routing, tenants } = backend;
   const own = (of: { readonly tenant: string }) => of.tenant === tenant;
   const sessions = () => [...backend.sessions()].filter(own);
   const tunnels = () => {
@@ -28,6 +28,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
       events: () => recent.events().filter(own),
       cuts: () => recent.cuts(tenant),
       refusals: () => [],
+      losses: () => recent.losses().filter(own),
       expect() {},
     },
     metrics() {
@@ -49,8 +50,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     // Why a link fails may name others.
     ...(plane && { plane: { ...plane, failureOf: () => undefined } }),
     ...(backend.holds && { holds: async () => ((await backend.holds?.()) ?? []).filter(own) }),
-    ...(losses && { losses: { list: () => losses.list().filter(own) } }),
-    ...(history && { history: { of: () => history.of(tenant) } }),
+    history: { of: () => history.of(tenant) },
     ...(routing && { routing: scopedRouting(tenant, routing) }),
     ...(quarantine && {
       quarantine: {
@@ -76,8 +76,7 @@ function scopedDials(tenant: string, { dials }: AdminBackend): SeenDials {
   return {
     parked: 0,
     pending: (role) => dials.pending(role, tenant),
-    // Counted for the process as a whole.
-    rates: () => undefined,
+    callersOf: () => dials.callersOf(tenant),
     find: (id, role) => [dials.find(id, role)].find((dial) => dial && own(dial)),
     watch: (watcher) => dials.watch((dial, again) => own(dial) && watcher(dial, again), tenant),
     *[Symbol.iterator]() {

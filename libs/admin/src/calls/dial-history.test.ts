@@ -70,8 +70,8 @@ test('a clock that is set back loses nothing', () => {
   );
 });
 
-/** A minute of seconds, and the current one. */
-const counted = (now: number) => new DialHistory(1000, now, 61_000);
+/** Slots of a second. */
+const counted = (now: number) => new DialHistory(1000, now);
 
 test('a window counts the dials of its seconds and no others', () => {
   const rates = counted(0);

@@ -278,10 +278,10 @@ function fullLimit(tenant: string, { tenants }: AdminBackend): { says: string; a
 }
 
 /** Agents that served the destination, and went away. */
-function lossAdvice(tenant: string, host: string, { losses }: AdminBackend): string[] {
-  const lost = (losses?.list() ?? []).filter(
-    (loss) => loss.tenant === tenant && loss.identifiers && serves(loss.identifiers, host),
-  );
+function lossAdvice(tenant: string, host: string, { recent }: AdminBackend): string[] {
+  const lost = recent
+    .losses()
+    .filter((loss) => loss.tenant === tenant && loss.identifiers && serves(loss.identifiers, host));
   if (lost.length === 0) return [];
   const since = new Date(Math.max(...lost.map(({ at }) => at))).toISOString().slice(11, 19);
   return [

@@ -47,8 +47,3 @@ test('an hour of their own is kept for a hundred tenants', () => {
   assert.equal(kept.filter((length) => length > 0).length, 100);
   assert.deepEqual([kept[49], kept[50]], [0, 1]);
 });
-
-test('a program without a history says so', async () => {
-  await using client = await asking();
-  await assert.rejects(client.admin.getHistory({}), /keeps no history: ask a gateway or hub/);
-});

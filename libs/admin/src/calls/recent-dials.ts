@@ -1,5 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { getOrPut, Ring, SharedBudget } from '@isthmus/runtime';
+import { getOrPut, LruMap, Ring, SharedBudget } from '@isthmus/runtime';
 import {
   type Destination,
   type DialLog,
@@ -10,11 +10,6 @@ import {
   type Role,
 } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
-import { DialHistory } from './recent-history.ts';
-
-/** Dials are counted by the second. One more slot is for the current second. */
-const SECOND_MS = 1000;
-const COUNTED_MS = 61 * SECOND_MS;
 
 /** A dial as one role saw it. It references no stream, signal or callback of the dial. */
 export interface SeenDial {
@@ -40,10 +35,11 @@ export interface SeenDial {
 /** @param again whether it was reported before, and its first byte has passed since */
 type Watcher = (dial: SeenDial, again: boolean) => void;
 
-/** What the admin RPC reads of a process's dials, or of those of one tenant, whose rates are not counted. */
-export type SeenDials = Pick<RecentDials, 'parked' | 'pending' | 'find' | 'watch' | typeof Symbol.iterator> & {
-  rates(role: Role): DialHistory | undefined;
-};
+/** What the admin RPC reads of a process's dials, or of those of one tenant. */
+export type SeenDials = Pick<
+  RecentDials,
+  'parked' | 'pending' | 'callersOf' | 'find' | 'watch' | typeof Symbol.iterator
+>;
 
 /**
  * The dials of this process: their number, the latest ones, and for watchers each start and end. A dial costs one small object and a
@@ -52,13 +48,14 @@ export type SeenDials = Pick<RecentDials, 'parked' | 'pending' | 'find' | 'watch
 export class RecentDials {
   readonly #ring = new Ring<SeenDial>(ADMIN.dials);
   readonly #remarkable = new Ring<SeenDial>(ADMIN.remarkableDials);
-  readonly #rates: Readonly<Record<Role, DialHistory>>;
   /** By tenant. */
   readonly #pending: Readonly<Record<Role, Map<string, number>>> = {
     gateway: new Map(),
     hub: new Map(),
     agent: new Map(),
   };
+  /** When callers that have proven who they are last dialled, by tenant and name. */
+  readonly #callers = new LruMap<string, LruMap<string, number>>(ADMIN.callersTenants);
   readonly #watchers = new Set<Watcher>();
   /** Operators of one tenant get no more than they leave to others. */
   readonly #places = new SharedBudget(ADMIN.watchers, true);
@@ -67,8 +64,6 @@ export class RecentDials {
   #parked = 0;
 
   constructor(events: PlaneEvents) {
-    const counted = () => new DialHistory(SECOND_MS, performance.now(), COUNTED_MS);
-    this.#rates = { gateway: counted(), hub: counted(), agent: counted() };
     events.on('dial:start', this.#began.bind(this));
     events.on('dial:end', this.#ended.bind(this));
     events.on('tunnel:first-byte', ({ dial }, ms) => this.#answered(dial, ms));
@@ -95,9 +90,10 @@ export class RecentDials {
     return tenant === undefined ? [...pending.values()].reduce((sum, of) => sum + of, 0) : (pending.get(tenant) ?? 0);
   }
 
-  /** Of the last minute, by `performance.now()`. */
-  rates(role: Role): DialHistory {
-    return this.#rates[role];
+  /** The names of a tenant's callers that dialled lately, in order. */
+  callersOf(tenant: string, now = performance.now()): string[] {
+    const known = [...(this.#callers.get(tenant) ?? [])];
+    return known.flatMap(([name, at]) => (now - at < ADMIN.callerMs ? [name] : [])).sort();
   }
 
   /** Yields the kept dials, in the order in which they ended. */
@@ -127,6 +123,12 @@ export class RecentDials {
 
   #began(role: Role, dial: DialRequest): void {
     this.#count(role, dial.tenant, 1);
+    const { principal } = dial.caller ?? {};
+    if (role === 'gateway' && principal?.role === 'caller')
+      getOrPut(this.#callers, principal.tenant, () => new LruMap(ADMIN.callersOfTenant)).set(
+        principal.name,
+        performance.now(),
+      );
     if (this.#watchers.size === 0) return;
     const seen = seenDial(role, dial, performance.now(), undefined);
     for (const watcher of this.#watchers) watcher(seen, false);
@@ -135,7 +137,6 @@ export class RecentDials {
   #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
     const now = performance.now();
     this.#count(role, dial.tenant, -1);
-    if (!dial.trial) this.#rates[role].count(now, outcome.ms, outcome.error !== undefined);
     const seen = seenDial(role, dial, now - outcome.ms, outcome);
     this.#ring.push(seen);
     if (outcome.error || outcome.ms >= ADMIN.slowDialMs) this.#remarkable.push(seen);

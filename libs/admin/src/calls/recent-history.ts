@@ -41,9 +41,9 @@ export class DialHistory {
   #now: number;
 
   /** @param now milliseconds of one clock, here and below */
-  constructor(slotMs: number, now: number, allMs = ADMIN.historyMs) {
+  constructor(slotMs: number, now: number) {
     this.slotMs = slotMs;
-    this.#count = Math.ceil(allMs / slotMs);
+    this.#count = Math.ceil(ADMIN.historyMs / slotMs);
     this.#startedAt = now;
     this.#now = Math.floor(now / slotMs);
     this.#latencies = new Uint32Array(this.#count * BOUNDS.length);
@@ -143,6 +143,11 @@ export class RecentHistory {
     const now = Date.now();
     const history = tenant === undefined ? this.#all : this.#tenants.get(tenant);
     return { slotMs: history?.slotMs ?? ADMIN.tenantSlotMs, slots: history?.slots(now) ?? [] };
+  }
+
+  /** How many dials there were lately. @param slots so many full ones, and what has passed of the current one */
+  rate(slots: number): Rate {
+    return this.#all.over(slots, Date.now());
   }
 
   /** Samples what `count` returns, twice a slot, until the returned function is called. */

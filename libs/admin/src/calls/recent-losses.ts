@@ -1,7 +1,7 @@
 import type { Directory, Member, SessionRecord } from '@isthmus/directory';
-import { LruMap } from '@isthmus/runtime';
 import type { AgentIdentifiers, AgentName, PlaneEvents } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
+import type { Recent } from './recent.ts';
 
 /** A gateway that is off the list of members, a hub that this gateway has lost, or an agent without a session known here. */
 export interface Loss {
@@ -33,11 +33,11 @@ interface Followed {
 }
 
 /**
- * Gateways, hubs and agents that went away and have not come back. The plane itself forgets them within seconds, and nothing else names
+ * Notes gateways, hubs and agents that went away, until they come back. The plane itself forgets them within seconds, and nothing else names
  * what is missing.
  */
-export class RecentLosses {
-  readonly #kept = new LruMap<string, Loss>(ADMIN.losses);
+export class Losses {
+  readonly #recent: Pick<Recent, 'lost' | 'found'>;
   /** Sessions of this process's hub whose agents said that they were leaving. */
   readonly #leaving = new Set<string>();
   readonly #directory: Pick<Directory, 'hub' | 'ofAgent'>;
@@ -45,9 +45,15 @@ export class RecentLosses {
   #gateways = new Map<string, Followed>();
 
   /** @param follows whether the directory has the sessions of all hubs, as a gateway's has */
-  constructor(events: PlaneEvents, directory: Pick<Directory, 'hub' | 'ofAgent' | 'watch'>, follows: boolean) {
+  constructor(
+    events: PlaneEvents,
+    recent: Pick<Recent, 'lost' | 'found'>,
+    directory: Pick<Directory, 'hub' | 'ofAgent' | 'watch'>,
+    follows: boolean,
+  ) {
+    this.#recent = recent;
     this.#directory = directory;
-    events.on('peer:open', (hubId) => this.#kept.delete(keyOf({ role: 'hub', tenant: '', id: hubId })));
+    events.on('peer:open', (id) => recent.found({ role: 'hub', tenant: '', id }));
     events.on('peer:close', (hubId, address, reason) => this.#hubLost(hubId, address, reason));
     if (follows) {
       directory.watch({ came: (session) => this.#agentCame(session), went: (session) => this.#agentWent(session) });
@@ -70,7 +76,7 @@ export class RecentLosses {
     for (const last of members) {
       if (!last.roles.includes('gateway') || last.roles.includes('hub')) continue;
       followed.set(last.memberId, { last, missed: false });
-      this.#kept.delete(keyOf({ role: 'gateway', tenant: '', id: last.memberId }));
+      this.#recent.found({ role: 'gateway', tenant: '', id: last.memberId });
     }
     for (const [id, { last, missed }] of this.#gateways) {
       if (followed.has(id)) continue;
@@ -80,23 +86,26 @@ export class RecentLosses {
     this.#gateways = followed;
   }
 
-  /** The last first. */
-  list(now = Date.now()): Loss[] {
-    return [...this.#kept.values()].filter(({ at }) => now - at < ADMIN.historyMs).reverse();
-  }
-
   #hubLost(id: string, remote: string, reason: string): void {
     const left = this.#directory.hub(id)?.draining ?? false;
-    this.#keep({ role: 'hub', tenant: '', id, hubId: '', remote, reason, left });
+    this.#recent.lost({ role: 'hub', tenant: '', id, hubId: '', remote, reason, left });
   }
 
   #gatewayLost({ memberId: id, adminAddress: remote, quietMs }: Listed): void {
     const reason = `silent for ${Math.round(quietMs / 1000)} s`;
-    this.#keep({ role: 'gateway', tenant: '', id, hubId: '', remote, reason, left: quietMs < ADMIN.silentMemberMs });
+    this.#recent.lost({
+      role: 'gateway',
+      tenant: '',
+      id,
+      hubId: '',
+      remote,
+      reason,
+      left: quietMs < ADMIN.silentMemberMs,
+    });
   }
 
   #agentCame({ tenant, agentId }: AgentName): void {
-    this.#kept.delete(keyOf({ role: 'agent', tenant, id: agentId }));
+    this.#recent.found({ role: 'agent', tenant, id: agentId });
   }
 
   #agentWent(session: SessionRecord): void {
@@ -109,14 +118,6 @@ export class RecentLosses {
     { tenant, agentId: id, hubId, identifiers }: Pick<SessionRecord, 'tenant' | 'agentId' | 'hubId' | 'identifiers'>,
     how: Pick<Loss, 'remote' | 'reason' | 'left'>,
   ): void {
-    this.#keep({ role: 'agent', tenant, id, hubId, identifiers, ...how });
+    this.#recent.lost({ role: 'agent', tenant, id, hubId, identifiers, ...how });
   }
-
-  #keep(loss: Omit<Loss, 'at'>): void {
-    this.#kept.set(keyOf(loss), { ...loss, reason: loss.reason.slice(0, ADMIN.keptReason), at: Date.now() });
-  }
-}
-
-function keyOf({ role, tenant, id }: Pick<Loss, 'role' | 'tenant' | 'id'>): string {
-  return JSON.stringify([role, tenant, id]);
 }

@@ -59,11 +59,6 @@ test("one tenant's agents push out no other tenant's", () => {
   assert.deepEqual([kept.length, kept.filter(({ tenant }) => tenant === 'acme').length], [ADMIN.seen, 10]);
 });
 
-test('a program that keeps none says whom to ask', async () => {
-  await using client = await asking();
-  await assert.rejects(client.admin.listEvents({}), /keeps no events: ask a gateway or hub/);
-});
-
 function cutting() {
   const events = planeEvents();
   const recent = new Recent(events);

@@ -11,6 +11,7 @@ import {
   unlessProbed,
 } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
+import type { Loss } from './recent-losses.ts';
 
 /** What happened to an agent's session with this hub, to this gateway's link to a hub, or to the registry. */
 export interface SeenEvent {
@@ -34,6 +35,7 @@ interface Kinds {
   readonly event: SeenEvent;
   readonly cut: adminApi.Cut;
   readonly refusal: adminApi.Refusal;
+  readonly loss: Loss;
 }
 
 /** Something that happened, and with what it shares its places. */
@@ -132,7 +134,7 @@ interface CutsOfHour {
 /** What happened lately, as `isthmus events`, `cuts`, `status` and the console show it, whose log may have been rotated, or be out of reach. */
 export class Recent {
   readonly #plane: PlaneEvents;
-  /** What this process saw: agents, hubs and the registry that came and went, and cuts. */
+  /** What this process saw: agents, hubs and the registry that came and went, cuts, and who has not come back. */
   readonly #seen = new Ring(ADMIN.seen, ADMIN.eventsOfOne);
   /** What strangers cause and callers claim takes none of its places: refusals, and the cuts that `isthmus hold` tells. */
   readonly #told = new Ring(ADMIN.told, 1);
@@ -174,6 +176,22 @@ export class Recent {
       cuts: cuts.sort((a, b) => b.atMs - a.atMs),
       forgotten: rings.reduce((sum, ring) => sum + ring.forgotten('cut', tenant, since), 0),
     };
+  }
+
+  /** Gateways, hubs and agents that went away and have not come back, the last first. */
+  losses(now = Date.now()): Loss[] {
+    const all = [...this.#seen.of('loss')].filter(({ at }) => now - at < ADMIN.historyMs);
+    return all.reverse().slice(0, ADMIN.losses);
+  }
+
+  lost(loss: Omit<Loss, 'at'>): void {
+    this.found(loss);
+    const value = { ...loss, reason: loss.reason.slice(0, ADMIN.keptReason), at: Date.now() };
+    this.#seen.keep({ kind: 'loss', owner: loss.tenant, source: lossOf(loss), at: value.at, value });
+  }
+
+  found(who: Parameters<typeof lossOf>[0]): void {
+    this.#seen.take(lossOf(who));
   }
 
   /** The last first. @param withinMs how long ago they may be, in milliseconds */
@@ -221,6 +239,10 @@ export class Recent {
     const value = { where, remote, reason, count, firstMs, lastMs: now, distrusted: error instanceof Distrusted };
     this.#told.keep({ kind: 'refusal', owner: where, source, at: now, value });
   }
+}
+
+function lossOf({ role, tenant, id }: Pick<Loss, 'role' | 'tenant' | 'id'>): string {
+  return JSON.stringify(['lost', role, tenant, id]);
 }
 
 /** What is cut: a tunnel's names and counts, without its buffers. */

@@ -62,6 +62,8 @@ function destination({ says, ends = false }: { says?: string; ends?: boolean } =
   return { end, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
 }
 
+const NOTHING_LATELY = { events: () => [], cuts: () => ({ cuts: [], forgotten: 0 }), refusals: () => [], expect() {} };
+
 async function gateway(given: Given = {}) {
   const {
     dial,
@@ -111,7 +113,7 @@ async function gateway(given: Given = {}) {
     routing: asked,
     plane,
     sessions: () => directory.sessions(),
-    ...(losses && { losses: { list: () => [...losses] } }),
+    recent: { ...NOTHING_LATELY, losses: () => [...(losses ?? [])] },
     ...(tenants && { tenants }),
   });
   return { client, admin: client.admin, events, outcomes, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };

@@ -21,13 +21,14 @@ export interface Identity {
   readonly plane: string;
 }
 
-const WINDOWS_S = [10, 60];
+/** Of `dialRates`, in slots: the last seconds, and the last minute. */
+const WINDOWS = [1, 6];
 type StatusRpc = Pick<adminApi.AdminServiceImplementation, 'getStatus'>;
 
 export function statusRpc(backend: AdminBackend): StatusRpc {
   return {
     async getStatus() {
-      const { identity, checks, dials } = backend;
+      const { identity, checks, dials, history } = backend;
       const all = checks();
       const [first] = identity.roles;
       return {
@@ -44,11 +45,11 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         tunnels: backend.tunnels().size,
         pendingDials: dials.pending(first),
         parkedDials: dials.parked,
-        dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
+        dialRates: ratesOf(history, first),
         slowest: slowest(dials, first).map((dial) => dialMessage(dial)),
         refusals: backend.recent.refusals(),
         notices: backend.notices?.().map(noticeMessage) ?? [],
-        losses: backend.losses?.list().map(lossMessage) ?? [],
+        losses: backend.recent.losses().map(lossMessage),
         failing: failingDials(dials, first),
       };
     },
@@ -60,11 +61,10 @@ function runtime(): string {
   return deno === undefined ? `node ${node}` : `deno ${deno}`;
 }
 
-function ratesOf(dials: SeenDials, role: Role): adminApi.DialRate[] {
-  const rates = dials.rates(role);
-  if (!rates) return [];
-  return WINDOWS_S.map((seconds) => {
-    const rate = rates.over(seconds, performance.now());
+function ratesOf(history: AdminBackend['history'], role: Role): adminApi.DialRate[] {
+  return WINDOWS.flatMap((slots) => {
+    const rate = history.rate?.(slots);
+    if (!rate) return [];
     const perSecond = (number: number) => (number * 1000) / rate.windowMs;
     return {
       role: ROLES[role],

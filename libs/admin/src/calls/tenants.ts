@@ -109,7 +109,7 @@ function countsOf(backend: AdminBackend): Map<string, Counts> {
 function tenantMessage(
   { name, file, source, use, certificates, apiServerNames, state }: KnownTenant,
   counts: Counts | undefined,
-  { dials, identity, callers }: AdminBackend,
+  { dials, identity }: AdminBackend,
 ): adminApi.DeepPartial<adminApi.Tenant> {
   const [first] = identity.roles;
   const [agents, sessions, tunnels] = [counts?.agents.size ?? 0, counts?.sessions ?? 0, counts?.tunnels ?? 0];
@@ -121,7 +121,7 @@ function tenantMessage(
     sessions,
     tunnels,
     pendingDials: dials.pending(first, name),
-    callers: callers?.of(name) ?? [],
+    callers: dials.callersOf(name),
     use: Object.entries(use).map(([limit, each]) => useMessage(limit, each)),
     certificates: certificates.map((each) => ({
       where: each.where,

@@ -94,6 +94,7 @@ test('the page comes from memory, with a policy that lets nothing else in, and o
   assert.deepEqual(JSON.parse((await get(server, '/console/settings.json')).body), {
     traceUrl: CONSOLE.traceUrl,
     tenant: '',
+    member: 'm1',
   });
   assert.equal((await get(server, '/console')).headers.location, '/console/');
   for (const path of ['/console/none', '/console/constructor', '/console/..%2fetc']) {
@@ -130,7 +131,7 @@ test('what the member says of itself and does is the RPC, in JSON', async () => 
     certificateEndsMs: 0,
     identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
   });
-  assert.match((await post(server, 'ListEvents', {})).lines[0].error.message, /keeps no events/);
+  assert.match((await post(server, 'Explain', {})).lines[0].error.message, /routes no dials/);
   const form = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{"method":"Kick"}' };
   assert.equal((await get(server, '/ask', form)).status, 400);
   assert.deepEqual(ended, []);

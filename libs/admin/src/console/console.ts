@@ -74,7 +74,8 @@ export class Console {
   async #page({ principal }: Visitor): Promise<PageFiles> {
     const { traceUrl } = this.#options;
     const { pageFiles } = await import('@isthmus/console');
-    const settings = JSON.stringify({ traceUrl, tenant: principal?.tenant ?? '' });
+    const { memberId: member } = this.#backend.identity;
+    const settings = JSON.stringify({ traceUrl, tenant: principal?.tenant ?? '', member });
     return { ...(await pageFiles()), 'settings.json': { type: 'application/json', body: settings } };
   }
 }

@@ -9,7 +9,7 @@ import { Recent } from '../calls/recent.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentHistory } from '../calls/recent-history.ts';
 import { aPort, aSession, aTunnel, idleBackend, tlsBy } from './backend.ts';
-import { type AdminClientTls, adminClient } from './client.ts';
+import { type AdminClientTls, adminClient, grpcClient } from './client.ts';
 
 const mine = aSession('mine', { tenant: 'acme', agentId: 'edge' });
 const theirs = aSession('theirs', { tenant: 'beta', agentId: 'edge' });
@@ -90,6 +90,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     operations,
     done,
     client: async (...ids: string[]) => adminClient(at, await tlsOf(...ids)),
+    grpc: async (...ids: string[]) => grpcClient(at, await tlsOf(...ids)),
     async page(path: string, ...ids: string[]): Promise<string> {
       return textOf(request(`https://${at}${path}`, { ...(await tlsOf(...ids)), agent: false }).end());
     },

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CONSOLE } from '../defaults.ts';
-import type { History } from '../rpc.ts';
-import { aDial, aTunnel } from '../testing.ts';
-import { byAgent, DialFeed, dialLine, fatesOf, isParked, ordered, TunnelRates, traceLink } from './dials.ts';
+import { aDial } from '../testing.ts';
+import { byAgent, DialFeed, dialLine, isParked, ordered, traceLink } from './dials.ts';
 
 const RUNNING = { state: 1, ms: undefined } as const;
 
@@ -85,27 +84,6 @@ test('dials are found by agent, and as slowest, failing and parked', () => {
   assert.equal(isParked({ member: 'g1', dial: aDial('d') }), false);
 });
 
-test('a dial that became a tunnel is open, ended or cut, and nothing is said where that is not known', () => {
-  const dials = ['open', 'ended', 'cut'].map((id) => ({ member: 'g1', dial: aDial(id) }));
-  const far = [
-    { member: 'g2', dial: aDial('many') },
-    { member: 'g3', dial: aDial('silent') },
-  ];
-  const cut = { dialId: 'cut', by: 'agent', reason: 'the agent ended' } as History['cuts'][number];
-  const said = new Map([
-    ['g1', { tunnels: [aTunnel('open')], cuts: [cut] }],
-    ['g2', { tunnels: undefined, cuts: [] }],
-  ]);
-  assert.deepEqual(
-    [...fatesOf([...dials, ...far], said)].map(([id, { word, reason }]) => [id, word, reason]),
-    [
-      ['open', 'open', ''],
-      ['ended', 'ended', ''],
-      ['cut', 'cut by agent', 'the agent ended'],
-    ],
-  );
-});
-
 const PLACE = { address: '127.0.0.1:8095', gateway: 'gateway-1' };
 const DIAL = { destination: '10.0.0.1:443', tenant: 'default', agentId: 'agent-1' };
 
@@ -136,16 +114,4 @@ test('a trace is linked by its id, if it is one', () => {
   assert.equal(traceLink(template, id), `https://traces.example/${id}?id=${id}`);
   assert.equal(traceLink('', id), undefined);
   for (const wrong of ['', '../../x', `${id}0`]) assert.equal(traceLink(template, wrong), undefined);
-});
-
-test('a rate is known from the second look, and forgotten with its tunnel', () => {
-  const rates = new TunnelRates();
-  const tunnel = aTunnel('d1', { bytesUp: 3000, bytesDown: 100 });
-  rates.take([aTunnel('d1')], 1000);
-  assert.equal(rates.of(tunnel), undefined);
-  rates.take([tunnel], 3000);
-  assert.deepEqual(rates.of(tunnel), { up: 1500, down: 50 });
-  rates.take([], 4000);
-  rates.take([tunnel], 5000);
-  assert.equal(rates.of(tunnel), undefined);
 });

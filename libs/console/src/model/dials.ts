@@ -1,7 +1,6 @@
 import { DialState } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
-import type { Dial, History, Tunnel } from '../rpc.ts';
-import { grouped } from './plane.ts';
+import type { Dial } from '../rpc.ts';
 import { shellWord } from './text.ts';
 
 /** A dial, and the member that reported it. */
@@ -61,38 +60,6 @@ export function isEstablished({ dial }: SeenDial): boolean {
   return dial.state === DialState.DIAL_STATE_ESTABLISHED;
 }
 
-/** What a gateway says of its tunnels. */
-interface Said {
-  /** Undefined if there are too many to ask for. */
-  readonly tunnels: readonly Tunnel[] | undefined;
-  readonly cuts: History['cuts'];
-}
-
-/** What became of a dial's tunnel: open, ended by one of its sides, or cut. */
-export interface Fate {
-  readonly word: string;
-  /** Why it was cut; empty if it was not. */
-  readonly reason: string;
-}
-
-/**
- * Says what became of dials' tunnels, by dial.
- * @param established dials that had become tunnels before gateways were asked
- * @param said by gateway; a dial of one that is not here gets no fate
- */
-export function fatesOf(established: readonly SeenDial[], said: ReadonlyMap<string, Said>): ReadonlyMap<string, Fate> {
-  const cuts = new Map([...said.values()].flatMap((each) => each.cuts.map((cut) => [cut.dialId, cut] as const)));
-  const open = new Set([...said.values()].flatMap(({ tunnels }) => tunnels?.map(({ dialId }) => dialId) ?? []));
-  return new Map(
-    established.flatMap(({ member, dial: { dialId } }): [string, Fate][] => {
-      const cut = cuts.get(dialId);
-      if (cut) return [[dialId, { word: `cut by ${cut.by}`, reason: cut.reason }]];
-      if (open.has(dialId)) return [[dialId, { word: 'open', reason: '' }]];
-      return said.get(member)?.tunnels ? [[dialId, { word: 'ended', reason: '' }]] : [];
-    }),
-  );
-}
-
 /** What the operator looks for among the dials. */
 export type Order = 'newest' | 'slowest' | 'failing' | 'parked';
 
@@ -138,7 +105,8 @@ export interface AgentDials {
 /** Groups dials that have ended by the agent that they went through: the slowest agent first. */
 export function byAgent(dials: readonly SeenDial[]): AgentDials[] {
   const through = dials.filter((seen) => seen.dial.agentId !== '' && seen.dial.ms !== undefined);
-  const groups = grouped(through, ({ dial }) => `${dial.tenant}\0${dial.agentId}`).map((own): AgentDials => {
+  const groups = Map.groupBy(through, ({ dial }) => `${dial.tenant}\0${dial.agentId}`);
+  const agents = [...groups.values()].map((own): AgentDials => {
     const [{ dial }] = own as [SeenDial];
     const times = own.map((seen) => seen.dial.ms ?? 0).sort((a, b) => a - b);
     return {
@@ -150,7 +118,7 @@ export function byAgent(dials: readonly SeenDial[]): AgentDials[] {
       slowestMs: times.at(-1) ?? 0,
     };
   });
-  return groups.sort((a, b) => b.halfMs - a.halfMs);
+  return agents.sort((a, b) => b.halfMs - a.halfMs);
 }
 
 /** Who is asked: the admin port, and the gateway of the plane. */
@@ -182,46 +150,4 @@ export function dialLine(
 /** Returns the address of a dial's trace, or undefined without a template or a trace. */
 export function traceLink(template: string, traceId: string): string | undefined {
   return template !== '' && /^[0-9a-f]{32}$/.test(traceId) ? template.replaceAll('{trace_id}', traceId) : undefined;
-}
-
-/** Bytes a second, each way. */
-export interface Rate {
-  readonly up: number;
-  readonly down: number;
-}
-
-interface Seen extends Rate {
-  readonly at: number;
-}
-
-/** How fast bytes move through tunnels, from one list of them to the next. */
-export class TunnelRates {
-  #seen = new Map<string, Seen>();
-  #rates = new Map<string, Rate>();
-
-  /** @param now milliseconds */
-  take(tunnels: readonly Tunnel[], now: number): void {
-    const seen = new Map<string, Seen>();
-    const rates = new Map<string, Rate>();
-    for (const tunnel of tunnels) {
-      const { bytesUp: up, bytesDown: down } = tunnel;
-      const key = keyOf(tunnel);
-      const before = this.#seen.get(key);
-      if (before && now > before.at) {
-        const seconds = (now - before.at) / 1000;
-        rates.set(key, { up: Math.max(0, up - before.up) / seconds, down: Math.max(0, down - before.down) / seconds });
-      }
-      seen.set(key, { up, down, at: now });
-    }
-    [this.#seen, this.#rates] = [seen, rates];
-  }
-
-  /** Undefined for a tunnel that was listed only once. */
-  of(tunnel: Tunnel): Rate | undefined {
-    return this.#rates.get(keyOf(tunnel));
-  }
-}
-
-function keyOf({ dialId, role }: Tunnel): string {
-  return `${role}\0${dialId}`;
 }

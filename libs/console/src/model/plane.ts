@@ -1,25 +1,15 @@
 import { cutOff, type Loss, reachedBy, type Witness } from '@isthmus/findings';
-import { Admission, namesOf, Role } from '@isthmus/proto/admin-enums';
+import { Admission } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
-import {
-  type Hub,
-  type Member,
-  type Members,
-  type Quarantined,
-  RpcError,
-  read,
-  reasonOf,
-  type Session,
-  type Status,
-  type Tenants,
-} from '../rpc.ts';
+import { askAll, askOne, type Hub, type Quarantined, RpcError, reasonOf, type Session, type Told } from '../rpc.ts';
 
 /** A gateway or hub, and what it says of itself. */
 export interface Seen extends Witness {
   readonly zone: string;
-  /** Where its own console may be: empty for the member of this page, undefined where no browser here reaches it. */
-  readonly origin: string | undefined;
+  /** It serves this page. */
   readonly self: boolean;
+  /** It said that it drains, and does not answer any more: links to it end when nothing is left. */
+  readonly drained?: boolean;
 }
 
 /** What the page knows of the plane. */
@@ -47,26 +37,7 @@ export const NOTHING: Plane = {
  * `silent`: the hub does not answer this page, and gateways have links to it. `unlinked`: it answers, and gateways have lost it. Both happen on
  * busy machines and behind firewalls. `hung`: neither this page nor gateways reach the member. `lost`: the plane has forgotten it.
  */
-export type Health = 'ok' | 'unready' | 'draining' | 'silent' | 'unlinked' | 'hung' | 'unseen' | 'lost';
-
-const ROLE_NAMES = namesOf(Role, 'ROLE');
-
-function roleNames(roles: readonly number[]): string[] {
-  return roles.map((role) => ROLE_NAMES[role] ?? '?');
-}
-
-/** Returns where this page can read a member, if it can: loopback addresses are those of each machine. */
-export function originOf(
-  member: Member,
-  own: Member | undefined,
-  page: { readonly protocol: string },
-): string | undefined {
-  if (member.self) return '';
-  const loopback = /^(127\.|localhost:|\[::1\])/.test(member.adminAddress);
-  const near = loopback ? member.host === own?.host : page.protocol === 'https:';
-  const url = `${page.protocol}//${member.adminAddress}`;
-  return near && URL.canParse(url) ? new URL(url).origin : undefined;
-}
+export type Health = 'ok' | 'unready' | 'draining' | 'drained' | 'silent' | 'unlinked' | 'hung' | 'lost';
 
 /** The gateways that answer, the page's own first. */
 export function gatewaysOf({ members }: Pick<Plane, 'members'>): Seen[] {
@@ -81,35 +52,9 @@ export function frontsOf(plane: Plane): Seen[] {
   return gateways.length > 0 || self === undefined ? gateways : [self];
 }
 
-/** What one member answered, or why it did not. */
-export interface Told<T> {
-  readonly member: Seen;
-  readonly answer?: T;
-  readonly fault?: string;
-}
-
-/** Asks members at once. @throws what the only one threw */
-export async function askAll<T>(members: readonly Seen[], ask: (member: Seen) => Promise<T>): Promise<Told<T>[]> {
-  const [only] = members;
-  if (only && members.length === 1) return [{ member: only, answer: await ask(only) }];
-  return Promise.all(
-    members.map((member) =>
-      ask(member).then(
-        (answer) => ({ member, answer }),
-        (fault: unknown) => ({ member, fault: reasonOf(fault) }),
-      ),
-    ),
-  );
-}
-
 /** The member that serves this page. */
 export function selfOf({ members }: Plane): Seen | undefined {
   return members.find(({ self }) => self);
-}
-
-/** Where another member's console is, at the same view. */
-export function consoleOf({ origin, self }: Seen, view: string): string | undefined {
-  return self || origin === undefined ? undefined : `${origin}/console/#/${view}`;
 }
 
 /** Returns the address of a view on this page, and of what is chosen in it. */
@@ -124,59 +69,55 @@ export function ownAddress(): string {
 }
 
 /** Whether it says so itself: a hub that has drained is in the registry no more. */
-function drains({ status }: Seen): boolean {
+function drains({ status }: Pick<Seen, 'status'>): boolean {
   return status?.admission === Admission.ADMISSION_LEAVING || status?.admission === Admission.ADMISSION_DRAINING;
 }
 
-/**
- * Says how a hub of the directory is. One that the list of members lacks, as all are while the registry takes no writes, is not asked: only
- * the links tell of it.
- */
-export function healthOfHub({ hubId: id, zone }: Hub, plane: Plane): Health {
-  const member = plane.members.find((each) => each.id === id);
-  const unlisted = { id, roles: ['hub'], zone, version: '', address: '', origin: undefined, self: false, unseen: true };
-  return healthOf(member ?? unlisted, plane);
-}
-
 /** Says how a member is, by itself and by the gateways' links to it. */
-export function healthOf(member: Seen, plane: Plane): Health {
-  const hub = plane.hubs.find(({ hubId }) => hubId === member.id);
-  if (hub?.draining || drains(member)) return 'draining';
-  if (cutOff(member.id, plane.members).length > 0) return member.status ? 'unlinked' : 'hung';
-  if (!member.status && member.unseen) return 'unseen';
-  if (!member.status) return reachedBy(member.id, plane.members).length > 0 ? 'silent' : 'hung';
-  return member.status.ready ? 'ok' : 'unready';
+export function healthOf(id: string, { members, hubs }: Plane): Health {
+  const { status, drained } = members.find((each) => each.id === id) ?? {};
+  if (drained) return 'drained';
+  if (hubs.find(({ hubId }) => hubId === id)?.draining || drains({ status })) return 'draining';
+  if (cutOff(id, members).length > 0) return status ? 'unlinked' : 'hung';
+  if (!status) return reachedBy(id, members).length > 0 ? 'silent' : 'hung';
+  return status.ready ? 'ok' : 'unready';
 }
 
 /**
- * Looks at the plane: the page's own member first, then those that it names. Keeps what it cannot read now.
+ * Looks at the plane through the page's own member. Keeps what it cannot read now.
+ * @param self the id of that member
  * @param all also the lists that are long in a large plane
  */
-export async function lookAt(before: Plane, all: boolean): Promise<Plane> {
+export async function lookAt(before: Plane, self: string, all: boolean): Promise<Plane> {
+  const { othersMs } = CONSOLE;
+  const began = Date.now();
   try {
-    const [status, list, quarantined, tenants] = await Promise.all([
-      // One that hangs must not be shown as live for longer than others are.
-      read('', 'GetStatus', {}, CONSOLE.othersMs),
-      read('', 'ListMembers', {}),
-      read('', 'ListQuarantined', {}).catch(unlessRefused({ agents: [] })),
-      read('', 'ListTenants', {}).catch(unlessRefused(undefined)),
+    const [statuses, lists, limits, quarantined] = await Promise.all([
+      askAll(undefined, 'GetStatus', {}, othersMs),
+      askAll(undefined, 'ListMembers', {}, othersMs),
+      all ? askAll(undefined, 'ListTenants', {}, othersMs).catch(unlessRefused([])) : undefined,
+      askOne('', 'ListQuarantined', {}, othersMs).catch(unlessRefused({ agents: [] })),
     ]);
-    const known = { status, list, tenants, all };
-    const members = await Promise.all(
-      namedBy(list, status).map((member) =>
-        seen(
-          member,
-          known,
-          before.members.find(({ id }) => id === member.memberId),
-        ),
-      ),
-    );
-    const { sessions } = before;
-    const plane = { members, hubs: list.hubs, quarantined: quarantined.agents, sessions, fault: '', at: Date.now() };
-    return all ? { ...plane, sessions: await sessionsOf(plane) } : plane;
+    const members = statuses.map(({ member, answer: status, fault, at }): Seen => {
+      const { id } = member;
+      const last = before.members.find((each) => each.id === id);
+      const tenants = limits ? answerOf(limits, id) : last?.tenants;
+      const drained = !status && last !== undefined && (last.drained || drains(last));
+      const aheadMs = status && status.nowMs - (began + at) / 2;
+      const said = { status, list: answerOf(lists, id), tenants, aheadMs, silent: fault?.message };
+      return { ...member, version: status?.version ?? member.version, self: id === self, drained, ...said };
+    });
+    members.sort((a, b) => compare(a.id, b.id));
+    const hubs = answerOf(lists, self)?.hubs ?? before.hubs;
+    const sessions = all ? await sessionsOf(members) : before.sessions;
+    return { members, hubs, quarantined: quarantined.agents, sessions, fault: '', at: Date.now() };
   } catch (error) {
     return { ...before, fault: reasonOf(error) };
   }
+}
+
+function answerOf<T>(told: readonly Told<T>[], id: string): T | undefined {
+  return told.find(({ member }) => member.id === id)?.answer;
 }
 
 /** A member of an earlier version does not know every method. */
@@ -187,60 +128,16 @@ function unlessRefused<T>(instead: T): (error: unknown) => T {
   };
 }
 
-/** A program without a plane, or whose registry has never answered, names itself. */
-function namedBy({ members }: Members, status: Status): Member[] {
-  if (members.some(({ self }) => self)) return [...members];
-  const own = {
-    memberId: status.memberId,
-    roles: status.roles,
-    adminAddress: location.host,
-    version: status.version,
-    zone: status.zone,
-    sinceMs: status.startedMs,
-    self: true,
-    host: '',
-  };
-  return [own, ...members];
-}
-
-interface Known {
-  /** Of the page's own member. */
-  readonly status: Status;
-  readonly list: Members;
-  readonly tenants: Tenants | undefined;
-  readonly all: boolean;
-}
-
-async function seen(member: Member, known: Known, before: Seen | undefined): Promise<Seen> {
-  const { memberId: id, adminAddress: address, roles, zone, version, self } = member;
-  const { status, list, tenants, all } = known;
-  const origin = originOf(
-    member,
-    list.members.find((each) => each.self),
-    location,
-  );
-  const about = { id, roles: roleNames(roles), zone, version, address, origin, self };
-  if (self) return { ...about, status, list, tenants, aheadMs: status.nowMs - Date.now() };
-  try {
-    const asked = Date.now();
-    const [its, links, limits] = await Promise.all([
-      read(id, 'GetStatus', {}, CONSOLE.othersMs),
-      read(id, 'ListMembers', {}, CONSOLE.othersMs),
-      all ? read(id, 'ListTenants', {}, CONSOLE.othersMs).catch(unlessRefused(undefined)) : before?.tenants,
-    ]);
-    return { ...about, status: its, list: links, tenants: limits, aheadMs: its.nowMs - (asked + Date.now()) / 2 };
-  } catch (error) {
-    return { ...about, silent: reasonOf(error) };
-  }
-}
-
 /** A gateway knows the sessions of all hubs; a hub without one knows its own. */
-async function sessionsOf({ members }: Pick<Plane, 'members'>): Promise<Session[]> {
+async function sessionsOf(members: readonly Seen[]): Promise<Session[]> {
   const [from] = gatewaysOf({ members });
-  if (from) return (await read(from.id, 'ListSessions', {})).sessions;
-  const hubs = members.filter(({ status }) => status !== undefined);
-  const lists = await Promise.all(hubs.map(({ id }) => read(id, 'ListSessions', {})));
-  const sessions = lists.flatMap((list) => list.sessions);
+  const asked = from ? [from] : members.filter(({ status }) => status !== undefined);
+  const told = await askAll(
+    asked.map(({ id }) => id),
+    'ListSessions',
+    {},
+  );
+  const sessions = told.flatMap(({ answer }) => answer?.sessions ?? []);
   return [...new Map(sessions.map((session) => [session.sessionId, session])).values()];
 }
 
@@ -276,7 +173,8 @@ export interface Group {
 export function agentsOf(sessions: readonly Session[], hubs: readonly Hub[], lost: readonly Loss[] = []): Agent[] {
   const zoneOf = new Map(hubs.map(({ hubId, zone }) => [hubId, zone]));
   const taking = hubs.filter(({ draining }) => !draining).length;
-  const here = grouped(sessions, ({ tenant, agentId }) => `${tenant}\0${agentId}`).map((own) => {
+  const byAgent = Map.groupBy(sessions, ({ tenant, agentId }) => `${tenant}\0${agentId}`);
+  const here = [...byAgent.values()].map((own) => {
     const [{ tenant, agentId: id }] = own as [Session];
     const zones = [...new Set(own.map(({ hubId }) => zoneOf.get(hubId) ?? '').filter((zone) => zone !== ''))].sort();
     const tunnels = own.reduce((sum, session) => sum + session.tunnels, 0);
@@ -297,7 +195,8 @@ function stateOf(sessions: readonly Session[], hubs: number): AgentState {
 
 /** Groups agents by tenant and zones. Groups with most that is not ok come first, then the largest; in a group likewise. */
 export function groupsOf(agents: readonly Agent[]): Group[] {
-  const groups = grouped(agents, ({ tenant, zones }) => `${tenant}\0${zones}`).map((own) => {
+  const byPlace = Map.groupBy(agents, ({ tenant, zones }) => `${tenant}\0${zones}`);
+  const groups = [...byPlace.values()].map((own) => {
     const [{ tenant, zones }] = own as [Agent];
     const counts = { ok: 0, thin: 0, draining: 0, quarantined: 0, lost: 0 };
     for (const { state } of own) counts[state]++;
@@ -305,18 +204,6 @@ export function groupsOf(agents: readonly Agent[]): Group[] {
   });
   const notOk = ({ agents: { length }, counts }: Group) => length - counts.ok;
   return groups.sort((a, b) => notOk(b) - notOk(a) || b.agents.length - a.agents.length || compare(a.tenant, b.tenant));
-}
-
-/** Those with the same key together, in the order in which they came. */
-export function grouped<T>(all: readonly T[], keyOf: (one: T) => string): T[][] {
-  const found = new Map<string, T[]>();
-  for (const one of all) {
-    const key = keyOf(one);
-    const own = found.get(key);
-    if (own) own.push(one);
-    else found.set(key, [one]);
-  }
-  return [...found.values()];
 }
 
 function worstFirst(a: Agent, b: Agent): number {

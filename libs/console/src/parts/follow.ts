@@ -1,11 +1,11 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { DialFeed } from '../model/dials.ts';
-import { askAll, hrefOf, lookAt, NOTHING, type Plane } from '../model/plane.ts';
-import { read, reasonOf, type Watched, watchDials } from '../rpc.ts';
+import { hrefOf, lookAt, NOTHING, type Plane } from '../model/plane.ts';
+import { askAll, reasonOf, type Watched, watchDials } from '../rpc.ts';
 
-/** Follows the plane while the page is seen. @returns the plane, and a function that looks at once */
-export function usePlane(): [Plane, () => void] {
+/** Follows the plane while the page is seen. @param self the page's own member @returns the plane, and a function that looks at once */
+export function usePlane(self: string): [Plane, () => void] {
   const [plane, setPlane] = useState(NOTHING);
   const looking = useRef<() => void>(() => {});
   useEffect(() => {
@@ -16,7 +16,7 @@ export function usePlane(): [Plane, () => void] {
       if (busy || document.hidden) return;
       busy = true;
       const withSessions = known.sessions.length < CONSOLE.manySessions || round % CONSOLE.sessionRounds === 0;
-      known = await lookAt(known, withSessions);
+      known = await lookAt(known, self, withSessions);
       round++;
       busy = false;
       setPlane(known);
@@ -94,9 +94,9 @@ export function useAsked<T>(
 
 /** The last hour of each member, as it has it in its memory. @param tenant of which; empty: of all that the visitor may see */
 export function useHistories(members: Plane['members'], tenant = '') {
-  const request = tenant === '' ? {} : { tenant };
-  const ask = () => askAll(members, ({ id }) => read(id, 'GetHistory', request, CONSOLE.othersMs));
-  return useAsked(ask, CONSOLE.slowLookMs, `${members.map(({ id }) => id)} ${tenant}`);
+  const ids = members.map(({ id }) => id);
+  const ask = () => askAll(ids, 'GetHistory', tenant === '' ? {} : { tenant }, CONSOLE.othersMs);
+  return useAsked(ask, CONSOLE.slowLookMs, `${ids} ${tenant}`);
 }
 
 const DETAILS = { phases: true, firstBytes: true };

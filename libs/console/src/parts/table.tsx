@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
-import type { Seen, Told } from '../model/plane.ts';
+import type { Seen } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
+import type { Told } from '../rpc.ts';
 
 /** A column of a table: its name, and what it shows of a row. */
 export interface Column<T> {
@@ -19,8 +20,6 @@ interface TableProps<T> {
   keyOf(row: T): string;
   /** Marks a row that is wrong. */
   bad?(row: T): boolean;
-  /** Fades a row of which nothing was heard lately. */
-  old?(row: T): boolean;
   selected?(row: T): boolean;
   /** Shown instead of an empty table. */
   readonly none?: string;
@@ -34,7 +33,7 @@ interface TableProps<T> {
  * A table that scrolls sideways where the window is narrow, also by keyboard. On a phone each row is folded into lines, a cell each, with the
  * column's name before it, or into two lines if columns say so.
  */
-export function Table<T>({ title, columns, rows, keyOf, bad, old, selected, none = '', most, more }: TableProps<T>) {
+export function Table<T>({ title, columns, rows, keyOf, bad, selected, none = '', most, more }: TableProps<T>) {
   if (rows.length === 0) return <p class="none">{none}</p>;
   const listed = rows.slice(0, most);
   const brief = columns.some(({ line }) => line !== undefined);
@@ -56,7 +55,7 @@ export function Table<T>({ title, columns, rows, keyOf, bad, old, selected, none
           </thead>
           <tbody>
             {listed.map((row) => (
-              <tr key={keyOf(row)} class={classes({ bad: bad?.(row), old: old?.(row), selected: selected?.(row) })}>
+              <tr key={keyOf(row)} class={classes({ bad: bad?.(row), selected: selected?.(row) })}>
                 {columns.map((column) => (
                   <td
                     key={column.name}
@@ -113,7 +112,7 @@ export function Silent({ told = [] }: { readonly told?: readonly Told<unknown>[]
     ({ member, fault }) =>
       fault !== undefined && (
         <p key={member.id} class="fault">
-          Without {shown(member.id)}: {shown(fault, 300)}
+          Without {shown(member.id)}: {shown(fault.message, 300)}
         </p>
       ),
   );

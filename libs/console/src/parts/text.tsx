@@ -2,7 +2,7 @@ import type { Finding } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { sumOf, toneOf } from '../model/findings.ts';
-import type { Plane } from '../model/plane.ts';
+import type { Health, Plane } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { reasonOf } from '../rpc.ts';
 
@@ -24,6 +24,22 @@ export function Name({ text, most }: { readonly text: string; readonly most?: nu
 /** How good a state is, for its colour. */
 export type Tone = 'good' | 'warn' | 'bad' | 'draining' | 'calm';
 
+export const TONES: Readonly<Record<Health, Tone>> = {
+  ok: 'good',
+  unready: 'bad',
+  draining: 'draining',
+  drained: 'draining',
+  silent: 'warn',
+  unlinked: 'bad',
+  hung: 'bad',
+  lost: 'bad',
+};
+
+/** The style of what has the colour of a tone. */
+export function toned(tone: Tone) {
+  return { '--tone': `var(--${tone})` };
+}
+
 const MARKS: Readonly<Record<Tone, string>> = { good: '●', warn: '▲', bad: '■', draining: '◆', calm: '○' };
 
 /** Characters of a state that stays beside its mark. */
@@ -32,7 +48,7 @@ const BRIEF_STATE = 20;
 /** A state in a word, with a mark and a colour: no colour stands alone. */
 export function State({ tone, word }: { readonly tone: Tone; readonly word: string }) {
   return (
-    <span class={`state ${tone}${word.length > BRIEF_STATE ? '' : ' brief'}`}>
+    <span class={word.length > BRIEF_STATE ? 'state' : 'state brief'} style={toned(tone)}>
       <span aria-hidden="true">{MARKS[tone]}</span> {word}
     </span>
   );
@@ -98,7 +114,7 @@ export function Findings({ findings, plane }: { readonly findings: readonly Find
   );
 }
 
-export function FindingList({ findings }: { readonly findings: readonly Finding[] }) {
+function FindingList({ findings }: { readonly findings: readonly Finding[] }) {
   return (
     <ul>
       {findings.map(({ check, about, outcome, detail, todo, docs, old }) => (

@@ -1,39 +1,33 @@
 import { age, plural } from '@isthmus/findings';
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
-import { consoleOf, type Seen, selfOf } from '../model/plane.ts';
-import { clock, shown } from '../model/text.ts';
+import { hrefOf, type Seen } from '../model/plane.ts';
+import { shown } from '../model/text.ts';
 import type { Action } from '../parts/confirm.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { type Column, MemberChoice, Table } from '../parts/table.tsx';
 import { Fault, Name } from '../parts/text.tsx';
-import { act, type Drained, type LogLevels, type Quarantined, reasonOf, type Session, type Tunnel } from '../rpc.ts';
+import { act, type Drained, type Quarantined, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
-/** What an operator does to this member, and to the plane through it. Each action is audited. */
-export function ActionsView(props: ViewProps) {
-  const { plane, settings } = props;
-  const self = selfOf(plane);
-  const others = plane.members.flatMap((member) => {
-    const href = consoleOf(member, 'actions');
-    return href === undefined ? [] : [{ id: member.id, href }];
-  });
-  // What concerns the whole process is refused to operators of one tenant.
-  const whole = settings.tenant === '';
+/** What an operator does to the plane. Each action is audited by the member that does it. */
+export function ActionsView({ path, ...props }: ViewProps & { readonly path: readonly string[] }) {
+  const { plane, settings, ask } = props;
+  const member = plane.members.find(({ id, self }) => (path[0] ? id === path[0] : self));
   return (
     <>
-      <p>
-        Actions here are those of member <b>{shown(self?.id ?? '')}</b>; quarantine applies to the whole plane.{' '}
-        {others.length > 0 && 'Other members: '}
-        {others.map(({ id, href }) => (
-          <a key={id} class="other" href={href}>
-            {shown(id)}
-          </a>
-        ))}
-      </p>
       <QuarantinePanel {...props} />
-      {whole && self && <DrainPanel ask={props.ask} member={self} />}
-      {whole && self && <LogLevelPanel ask={props.ask} member={self} />}
-      {self?.roles.includes('hub') && <SessionsPanel {...props} hub={self.id} />}
+      {/* What concerns a whole process is refused to operators of one tenant. */}
+      {settings.tenant === '' && member && (
+        <section aria-labelledby="drain">
+          <h2 id="drain">Drain {shown(member.id)}</h2>
+          <MemberChoice
+            members={plane.members}
+            chosen={member.id}
+            choose={(id) => location.replace(hrefOf('actions', id))}
+          />
+          <DrainPanel key={member.id} ask={ask} member={member} />
+        </section>
+      )}
     </>
   );
 }
@@ -58,14 +52,13 @@ const RUNNING: readonly Column<Tunnel>[] = [
 function DrainPanel({ member, ask }: Pick<ViewProps, 'ask'> & { readonly member: Seen }) {
   const [state, setState] = useState<{ answer?: Drained; fault?: unknown }>({});
   const dryRun = () => {
-    act('Drain', { dryRun: true }).then(
+    act(member.id, 'Drain', { dryRun: true }).then(
       (answer) => setState({ answer }),
       (fault: unknown) => setState({ fault }),
     );
   };
   return (
-    <section aria-labelledby="drain">
-      <h2 id="drain">Drain {shown(member.id)}</h2>
+    <>
       <p>
         A hub that drains takes no new dials, its agents move to other hubs, and tunnels move or finish. It lasts until
         the process ends.
@@ -82,7 +75,7 @@ function DrainPanel({ member, ask }: Pick<ViewProps, 'ask'> & { readonly member:
       </p>
       <Fault error={state.fault} />
       {state.answer && <Plan answer={state.answer} />}
-    </section>
+    </>
   );
 }
 
@@ -134,80 +127,8 @@ function draining({ id }: Seen, { plan }: Drained): Action {
     word: 'Drain',
     reason: 'none',
     async run() {
-      const { sessions, tunnels } = await act('Drain', { dryRun: false });
+      const { sessions, tunnels } = await act(id, 'Drain', { dryRun: false });
       return `${shown(id)} drains: ${plural(sessions, 'session')} move, ${plural(tunnels, 'tunnel')} finish`;
-    },
-  };
-}
-
-const LEVELS = ['trace', 'debug', 'info', 'warn', 'error'];
-const TIMES = [
-  { ms: 600_000, word: '10 minutes' },
-  { ms: 3_600_000, word: 'an hour' },
-  { ms: 86_400_000, word: 'a day' },
-  { ms: 0, word: 'until it is changed' },
-];
-
-/** `isthmus log-level`. */
-function LogLevelPanel({ member, ask }: Pick<ViewProps, 'ask'> & { readonly member: Seen }) {
-  const [state, setState] = useState<{ now?: LogLevels; fault?: unknown }>({});
-  const [level, setLevel] = useState('debug');
-  const [durationMs, setDuration] = useState(600_000);
-  useEffect(() => {
-    // Reading it is an operation too, so it is asked for once.
-    act('SetLogLevel', { level: '' }).then(
-      (now) => setState({ now }),
-      (fault: unknown) => setState({ fault }),
-    );
-  }, []);
-  const submit = (event: Event) => {
-    event.preventDefault();
-    ask(setting(member, level, durationMs, (now) => setState({ now })));
-  };
-  const { now, fault } = state;
-  return (
-    <section aria-labelledby="log-level">
-      <h2 id="log-level">Log level of {shown(member.id)}</h2>
-      <p role="status">
-        {now && `It logs at ${now.level}`}
-        {now?.untilMs !== undefined && `, until ${clock(now.untilMs)}, then at ${now.revertsTo}`}
-        {fault !== undefined && shown(reasonOf(fault), 300)}
-      </p>
-      <form class="filter" onSubmit={submit}>
-        <label>
-          Level{' '}
-          <select value={level} onChange={({ currentTarget }) => setLevel(currentTarget.value)}>
-            {LEVELS.map((each) => (
-              <option key={each}>{each}</option>
-            ))}
-          </select>
-        </label>
-        <label>
-          For{' '}
-          <select value={`${durationMs}`} onChange={({ currentTarget }) => setDuration(Number(currentTarget.value))}>
-            {TIMES.map(({ ms, word }) => (
-              <option key={ms} value={`${ms}`}>
-                {word}
-              </option>
-            ))}
-          </select>
-        </label>
-        <button type="submit">Set …</button>
-      </form>
-    </section>
-  );
-}
-
-function setting({ id }: Seen, level: string, durationMs: number, done: (now: LogLevels) => void): Action {
-  return {
-    title: `Let ${shown(id)} log at ${level}?`,
-    about: <p>trace and debug write a line for each dial and more: they cost processor time and disk.</p>,
-    word: 'Set',
-    reason: 'none',
-    async run() {
-      const now = await act('SetLogLevel', { level, durationMs });
-      done(now);
-      return `${shown(id)} logs at ${now.level}, before at ${now.previous}`;
     },
   };
 }
@@ -299,7 +220,7 @@ function quarantining(agent: AgentName): Action {
     word: 'Quarantine',
     reason: 'needed',
     async run(reason) {
-      const { known, sessions, tunnels, tenant } = await act('Quarantine', { agent, reason });
+      const { known, sessions, tunnels, tenant } = await act('', 'Quarantine', { agent, reason });
       const name = `${shown(agent.agentId)} of tenant ${shown(tenant)}`;
       if (!known)
         return `No agent ${name} is known here: check the name and the tenant. It is in quarantine anyway if it connects`;
@@ -315,71 +236,11 @@ function lifting(agent: AgentName): Action {
     word: 'Lift',
     reason: 'none',
     async run() {
-      const { tenant, sessions } = await act('Quarantine', {
+      const { tenant, sessions } = await act('', 'Quarantine', {
         agent: { tenant: agent.tenant, agentId: agent.agentId },
         lift: true,
       });
       return `${shown(agent.agentId)} of tenant ${shown(tenant)} takes dials again; ${plural(sessions, 'session')} known here`;
-    },
-  };
-}
-
-function sessionColumns(now: number, ask: ViewProps['ask']): readonly Column<Session>[] {
-  const kick = (session: Session) => (
-    <button type="button" aria-label={`Kick agent ${shown(session.agentId)}`} onClick={() => ask(kicking(session))}>
-      Kick …
-    </button>
-  );
-  return [
-    { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
-    { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
-    { name: 'From', of: ({ remote }) => <Name text={remote || '–'} /> },
-    { name: 'Age', right: true, of: ({ sinceMs }) => age(now - sinceMs) },
-    { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels.toLocaleString('en') },
-    { name: 'End it', of: kick },
-  ];
-}
-
-/** `isthmus kick agent`: only the hub that holds a session can end it. */
-function SessionsPanel({ plane, ask, hub }: ViewProps & { readonly hub: string }) {
-  const [wanted, want] = useState('');
-  const text = wanted.trim().toLowerCase();
-  const held = plane.sessions.filter(({ hubId, agentId, tenant }) => {
-    return hubId === hub && (agentId.toLowerCase().includes(text) || tenant.toLowerCase().includes(text));
-  });
-  return (
-    <section aria-labelledby="sessions">
-      <h2 id="sessions">{plural(held.length, 'session')} at this hub: kick an agent</h2>
-      <label class="find">
-        Find <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
-      </label>
-      <Table
-        title="Sessions at this hub"
-        columns={sessionColumns(plane.at, ask)}
-        rows={held}
-        keyOf={({ sessionId }) => sessionId}
-        none="No session."
-        most={CONSOLE.rows}
-        more={(left) => `${plural(left, 'session')} more: narrow the search.`}
-      />
-    </section>
-  );
-}
-
-function kicking({ tenant, agentId }: Session): Action {
-  return {
-    title: `Kick agent ${shown(agentId)}?`,
-    about: (
-      <p>
-        Ends its sessions with this hub and all tunnels in them, at once. It reconnects by itself; quarantine keeps new
-        dials away.
-      </p>
-    ),
-    word: 'Kick',
-    reason: 'wanted',
-    async run(reason) {
-      const { sessionIds, tunnels } = await act('Kick', { agent: { tenant, agentId }, reason });
-      return `Ended ${plural(sessionIds.length, 'session')} and ${plural(tunnels, 'tunnel')}`;
     },
   };
 }

@@ -14,7 +14,7 @@ import {
 import { clock, shown } from '../model/text.ts';
 import { useAddressed } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
-import { Name, State, type Tone } from '../parts/text.tsx';
+import { Name, State, type Tone, toned } from '../parts/text.tsx';
 
 /** All agents by tenant and zone, a mark each: those that are not ok come first. */
 export function AgentMap({
@@ -41,7 +41,7 @@ export function AgentMap({
       </h2>
       <p class="legend">
         {STATES.map((state) => (
-          <span key={state} class={`key ${state}`}>
+          <span key={state} class="key" style={toned(TONES[state])}>
             <svg viewBox="0 0 1 1" aria-hidden="true">
               <path d={MARKS[state]} fill-rule="evenodd" />
             </svg>{' '}

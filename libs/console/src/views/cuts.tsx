@@ -1,11 +1,11 @@
 import { age, cutsIn, groupsOfCuts, plural } from '@isthmus/findings';
 import { CONSOLE } from '../defaults.ts';
 import { traceLink } from '../model/dials.ts';
-import { frontsOf, hrefOf, type Plane, type Told } from '../model/plane.ts';
+import { frontsOf, hrefOf, type Plane } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { useHistories } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
-import type { History } from '../rpc.ts';
+import type { History, Told } from '../rpc.ts';
 
 /** The tunnels of all who answered, the last cut first. */
 function cutsOf(told: readonly Told<History>[]) {

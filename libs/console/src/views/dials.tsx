@@ -5,10 +5,7 @@ import { CONSOLE } from '../defaults.ts';
 import {
   type AgentDials,
   byAgent,
-  type DialFeed,
   dialLine,
-  type Fate,
-  fatesOf,
   hasFailed,
   isEstablished,
   isRunning,
@@ -22,10 +19,10 @@ import {
 import { gatewaysOf, hrefOf, ownAddress } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
-import { useAsked, useDials } from '../parts/follow.ts';
+import { useDials } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
 import { CopyLine, Name, State, type Tone } from '../parts/text.tsx';
-import { type Dial, read, type Settings, type Watched } from '../rpc.ts';
+import type { Dial, Settings, Watched } from '../rpc.ts';
 import { AgentLink } from './agents.tsx';
 import type { ViewProps } from './view.ts';
 
@@ -36,10 +33,8 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
   const [paused, pause] = useState(false);
   const [chosen = ''] = path;
   const gateways = gatewaysOf(plane).map(({ id }) => id);
-  const crowded = gatewaysOf(plane).filter(({ status }) => (status?.tunnels ?? 0) > CONSOLE.manySessions);
   const sources = gateways.filter((id) => filter.gateway === '' || id === filter.gateway);
   const { feed, faults } = useDials(sources, watchedOf(filter), paused);
-  const fates = useFates(sources, new Set(crowded.map(({ id }) => id)), feed);
   const now = Date.now();
   const dials = ordered(feed.list(), order, filter.agent, now);
   const detail = useMemo(() => dials.find((seen) => seen.dial.dialId === chosen), [dials, chosen]);
@@ -71,7 +66,7 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
           {id}: {fault}
         </p>
       ))}
-      {detail && <DialDetail seen={detail} fate={fates.get(chosen)} settings={settings} />}
+      {detail && <DialDetail seen={detail} settings={settings} />}
       {chosen !== '' && !detail && (
         <p class="none">
           Dial {shown(chosen)} is not among those that this page has: gateways tell their last{' '}
@@ -81,10 +76,10 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
       {order === 'slowest' && <SlowAgents dials={dials} />}
       <Table
         title="Dials"
-        columns={columnsOf(fates, now, chosen)}
+        columns={columnsOf(now, chosen)}
         rows={dials}
         keyOf={({ member, dial }) => `${member} ${dial.role} ${dial.dialId}`}
-        bad={(seen) => resultOf(seen, fates.get(seen.dial.dialId)).tone === 'bad'}
+        bad={hasFailed}
         selected={({ dial }) => dial.dialId === chosen}
         none={
           feed.size > 0 || filter !== NO_FILTER
@@ -98,39 +93,8 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
   );
 }
 
-/** Asks gateways every so often what became of the tunnels of dials. @param crowded gateways with too many tunnels to ask for them */
-function useFates(sources: readonly string[], crowded: ReadonlySet<string>, feed: DialFeed): ReadonlyMap<string, Fate> {
-  const ask = async () => {
-    const established = feed.list().filter(isEstablished);
-    const answers = await Promise.allSettled(
-      sources.map(async (id) => {
-        const list = crowded.has(id) ? undefined : read(id, 'ListTunnels', {});
-        const [tunnels, { cuts }] = await Promise.all([list, read(id, 'GetHistory', {})]);
-        return [id, { tunnels: tunnels?.tunnels, cuts: cuts ?? [] }] as const;
-      }),
-    );
-    return fatesOf(
-      established,
-      new Map(answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))),
-    );
-  };
-  // The first dials are not left without for long.
-  const key = `${sources.join()} ${feed.size > 0}`;
-  return useAsked(ask, CONSOLE.slowLookMs, key).answer ?? NO_FATES;
-}
-
-const NO_FATES: ReadonlyMap<string, Fate> = new Map();
-
 /** One dial: where its time went, the line that repeats it, its trace. */
-function DialDetail({
-  seen,
-  fate,
-  settings,
-}: {
-  readonly seen: SeenDial;
-  readonly fate: Fate | undefined;
-  readonly settings: Settings;
-}) {
+function DialDetail({ seen, settings }: { readonly seen: SeenDial; readonly settings: Settings }) {
   const { member, dial } = seen;
   const trace = traceLink(settings.traceUrl, dial.traceId);
   // Whoever opens a dial far down the list does not see what opens above it.
@@ -156,11 +120,6 @@ function DialDetail({
         )}
         {trace === undefined && dial.traceId !== '' && ` Trace ${dial.traceId}.`}
       </p>
-      {isEstablished(seen) && (
-        <p>
-          <State {...resultOf(seen, fate)} /> {fate?.reason !== undefined && shown(fate.reason, 300)}
-        </p>
-      )}
       {dial.error && (
         <p class="fault">
           {shown(dial.error.code)}: {shown(dial.error.text, 500)}
@@ -171,7 +130,7 @@ function DialDetail({
       <CopyLine line={dialLine(dial, { address: ownAddress(), gateway: member })} />
       <p class="buttons">
         <a href={hrefOf('why', dial.destination, dial.tenant)}>Why this way?</a>
-        {fate?.word === 'open' && <a href={hrefOf('tunnels', dial.dialId, member)}>Its tunnel</a>}
+        {isEstablished(seen) && <a href={hrefOf('tunnels', dial.dialId, member)}>Its tunnel</a>}
         <button type="button" onClick={() => choose('')}>
           Close
         </button>
@@ -294,24 +253,16 @@ function choose(dialId: string): void {
   location.hash = hrefOf('dials', dialId);
 }
 
-function resultOf(seen: SeenDial, fate: Fate | undefined): { tone: Tone; word: string } {
+function resultOf(seen: SeenDial): { tone: Tone; word: string } {
   if (isRunning(seen)) return { tone: 'calm', word: 'dialling' };
-  if (hasFailed(seen)) return { tone: 'bad', word: 'failed' };
-  if (fate?.word === 'ended') return { tone: 'calm', word: 'ended' };
-  // Until its gateway is asked, the tunnel has at least opened.
-  return { tone: fate?.reason ? 'bad' : 'good', word: fate?.word ?? 'opened' };
+  return hasFailed(seen) ? { tone: 'bad', word: 'failed' } : { tone: 'good', word: 'opened' };
 }
 
-function columnsOf(fates: ReadonlyMap<string, Fate>, now: number, chosen: string): readonly Column<SeenDial>[] {
-  const fateOf = ({ dial }: SeenDial) => fates.get(dial.dialId);
-  const whyOf = (seen: SeenDial) => {
-    const { error } = seen.dial;
-    const why = error ? `${error.code}: ${error.text}` : (fateOf(seen)?.reason ?? '');
-    return why === '' ? '' : <Name text={why} most={300} />;
-  };
+function columnsOf(now: number, chosen: string): readonly Column<SeenDial>[] {
+  const whyOf = ({ dial: { error } }: SeenDial) => error && <Name text={`${error.code}: ${error.text}`} most={300} />;
   return [
     { name: 'Time', line: 1, of: ({ dial }) => clock(dial.startedMs) },
-    { name: 'Result', line: 1, of: (seen) => <State {...resultOf(seen, fateOf(seen))} /> },
+    { name: 'Result', line: 1, of: (seen) => <State {...resultOf(seen)} /> },
     { name: 'Took', line: 1, right: true, of: (seen) => millis(tookMs(seen, now)) },
     { name: 'Destination', line: 2, of: ({ dial }) => <Opener dial={dial} open={dial.dialId === chosen} /> },
     { name: 'Tenant', of: ({ dial }) => <Name text={dial.tenant} /> },

@@ -1,6 +1,7 @@
 import { Candidate_Standing } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
-import { short, shown } from '../model/text.ts';
+import { shown } from '../model/text.ts';
+import { Drawing } from '../parts/drawing.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Name, State, type Tone } from '../parts/text.tsx';
 import type { Candidate, Explanation } from '../rpc.ts';
@@ -8,27 +9,27 @@ import type { Candidate, Explanation } from '../rpc.ts';
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = Candidate_Standing;
 
 const ROW = 44;
-const COLUMNS_AT = { gateway: 10, hub: 370, agent: 680 };
+const COLUMNS_AT = { gateway: 120, hub: 455, agent: 790 };
 const BOX = { width: 220, height: 34 };
 const WIDTH = 910;
 
 interface Standing {
-  /** Of its line and box in the picture. */
-  readonly style: string;
   readonly tone: Tone;
   readonly word: string;
+  /** Of its line in the picture. */
+  readonly width: number;
 }
 
 /** The best first. */
 const STANDINGS = new Map<number, Standing>([
-  [STANDING_TAKEN, { style: 'taken', tone: 'good', word: 'takes it' }],
-  [STANDING_EQUAL, { style: 'equal', tone: 'good', word: 'as good' }],
-  [STANDING_LATER, { style: 'later', tone: 'calm', word: 'later' }],
-  [STANDING_NOT, { style: 'not', tone: 'bad', word: 'no' }],
+  [STANDING_TAKEN, { tone: 'good', word: 'takes it', width: 5 }],
+  [STANDING_EQUAL, { tone: 'good', word: 'as good', width: 2 }],
+  [STANDING_LATER, { tone: 'calm', word: 'later', width: 2 }],
+  [STANDING_NOT, { tone: 'bad', word: 'no', width: 2 }],
 ]);
 
 /** Of a gateway of a later version. */
-const UNKNOWN: Standing = { style: 'later', tone: 'calm', word: '?' };
+const UNKNOWN: Standing = { tone: 'calm', word: '?', width: 2 };
 
 /** What `isthmus explain` says, as a picture: gateway, hubs, agents, and which way is taken. */
 export function ExplainPicture({
@@ -89,90 +90,50 @@ function Ways({ candidates, gateway }: { readonly candidates: readonly Candidate
   const hubs = [...new Set(drawn.map(({ hubId }) => hubId))];
   const height = Math.max(drawn.length, hubs.length, 1) * ROW;
   const yOf = (index: number, of: number) => ((index + 0.5) * height) / of;
-  // A hub is as good as the best session behind it.
-  const best = new Map(hubs.map((hub) => [hub, bestOf(drawn.filter(({ hubId }) => hubId === hub))]));
+  const styled = ({ tone, width }: Standing) => {
+    return { tone, width, ...(tone === 'bad' && { broken: true, style: 'broken' as const }) };
+  };
+  const root = { key: 'gateway', name: gateway, tone: 'good' as const, x: COLUMNS_AT.gateway, y: height / 2 };
+  const middle = hubs.map((name, index) => {
+    // A hub is as good as the best session behind it.
+    const behind = drawn.filter(({ hubId }) => hubId === name).map(standingOf);
+    const best = [...STANDINGS.values()].find((each) => behind.includes(each)) ?? UNKNOWN;
+    return { key: `hub ${name}`, name, x: COLUMNS_AT.hub, y: yOf(index, hubs.length), ...styled(best) };
+  });
+  const ends = drawn.map((candidate, index) => {
+    const { sessionId: key, agentId: name, hubId } = candidate;
+    const from = middle[hubs.indexOf(hubId)] ?? root;
+    return { key, name, from, x: COLUMNS_AT.agent, y: yOf(index, drawn.length), ...styled(standingOf(candidate)) };
+  });
+  const ways = [...middle.map((hub) => ({ ...hub, from: root })), ...ends].map(({ from, x, y, ...way }) => {
+    const [x1, x2] = [from.x + BOX.width / 2, x - BOX.width / 2];
+    return { ...way, x1, y1: from.y, x2, y2: y };
+  });
   return (
-    <svg
-      class="ways"
-      viewBox={`0 0 ${WIDTH} ${height}`}
-      role="img"
-      aria-label="The ways of this dial; the table says the same"
-    >
-      {hubs.map((hub, index) => (
-        <path
-          key={hub}
-          class={best.get(hub)}
-          d={curve(COLUMNS_AT.gateway + BOX.width, height / 2, COLUMNS_AT.hub, yOf(index, hubs.length))}
-        />
-      ))}
-      {drawn.map((candidate, index) => (
-        <path
-          key={candidate.sessionId}
-          class={styleOf(candidate)}
-          d={curve(
-            COLUMNS_AT.hub + BOX.width,
-            yOf(hubs.indexOf(candidate.hubId), hubs.length),
-            COLUMNS_AT.agent,
-            yOf(index, drawn.length),
-          )}
-        />
-      ))}
-      <Box x={COLUMNS_AT.gateway} y={height / 2} text={gateway} of="taken" />
-      {hubs.map((hub, index) => (
-        <Box key={hub} x={COLUMNS_AT.hub} y={yOf(index, hubs.length)} text={hub} of={best.get(hub) ?? ''} />
-      ))}
-      {drawn.map((candidate, index) => {
-        const y = yOf(index, drawn.length);
-        const of = styleOf(candidate);
-        return <Box key={candidate.sessionId} x={COLUMNS_AT.agent} y={y} text={candidate.agentId} of={of} />;
-      })}
-    </svg>
+    <Drawing
+      name="ways"
+      title="The ways of this dial; the table says the same"
+      width={WIDTH}
+      height={height}
+      size={BOX}
+      boxes={[root, ...middle, ...ends]}
+      ways={ways}
+    />
   );
 }
 
-function Box({
-  x,
-  y,
-  text,
-  of,
-}: {
-  readonly x: number;
-  readonly y: number;
-  readonly text: string;
-  readonly of: string;
-}) {
-  return (
-    <g class={`box ${of}`} transform={`translate(${x} ${y - BOX.height / 2})`}>
-      <rect width={BOX.width} height={BOX.height} rx={6} />
-      <text x={BOX.width / 2} y={22}>
-        {short(text, 24)}
-      </text>
-    </g>
-  );
-}
-
-function curve(x1: number, y1: number, x2: number, y2: number): string {
-  const middle = (x1 + x2) / 2;
-  return `M ${x1} ${y1} C ${middle} ${y1}, ${middle} ${y2}, ${x2} ${y2}`;
-}
-
-function bestOf(candidates: readonly Candidate[]): string {
-  const styles = candidates.map(styleOf);
-  return [...STANDINGS.values()].find(({ style }) => styles.includes(style))?.style ?? '';
-}
-
-function styleOf({ standing }: Candidate): string {
-  return (STANDINGS.get(standing) ?? UNKNOWN).style;
+function standingOf({ standing }: Candidate): Standing {
+  return STANDINGS.get(standing) ?? UNKNOWN;
 }
 
 /** @param expected that they are not used is nothing bad */
 function columnsOf(expected: boolean): readonly Column<Candidate>[] {
-  const standingOf = ({ standing }: Candidate) => {
-    const { tone, word } = STANDINGS.get(standing) ?? UNKNOWN;
+  const stateOf = (candidate: Candidate) => {
+    const { tone, word } = standingOf(candidate);
     return <State tone={expected ? 'calm' : tone} word={word} />;
   };
   return [
-    { name: 'Standing', of: standingOf },
+    { name: 'Standing', of: stateOf },
     { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
     { name: 'Hub', of: ({ hubId }) => <Name text={hubId} /> },
     { name: 'Zone', of: ({ zone }) => <Name text={zone} /> },

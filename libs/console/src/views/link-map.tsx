@@ -2,10 +2,11 @@ import { millis, plural } from '@isthmus/findings';
 import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import { lostOf } from '../model/findings.ts';
-import { placeLabels } from '../model/labels.ts';
-import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
+import { healthOf, type Plane, type Seen } from '../model/plane.ts';
 import { short, shown } from '../model/text.ts';
+import { Drawing } from '../parts/drawing.tsx';
 import { type Column, Table } from '../parts/table.tsx';
+import { TONES } from '../parts/text.tsx';
 import type { Hub } from '../rpc.ts';
 
 const { LINK_DOWN, LINK_UP, LINK_OWN } = Hub_Link;
@@ -14,8 +15,6 @@ const WIDTH = 1000;
 const NODE = { width: 150, height: 46 };
 const TOP = 8;
 const BOTTOM = 170;
-/** Of a label, in the picture's units: its font is of 14. */
-const LABEL = { character: 8, height: 16, gap: 3 };
 
 /** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. Lost ones stay, without links. */
 export function LinkMap({ plane }: { readonly plane: Plane }) {
@@ -47,55 +46,36 @@ interface PictureProps extends Props {
 }
 
 function Picture({ plane, gateways, lost }: PictureProps) {
-  const middleOf = (index: number, of: number) => ((index + 0.5) * WIDTH) / of;
-  const above = withLost(
-    gateways.map((gateway) => ({ name: gateway.id, zone: gateway.zone, health: healthOf(gateway, plane) })),
-    lost.gateways,
-  );
-  const below = withLost(
-    plane.hubs.map((hub) => ({ name: hub.hubId, zone: hub.zone, health: healthOfHub(hub, plane) })),
+  const above = rowOf(plane, gateways, lost.gateways);
+  const below = rowOf(
+    plane,
+    plane.hubs.map(({ hubId: id, zone }) => ({ id, zone })),
     lost.hubs,
   );
-  const links = gateways.flatMap((gateway, from) =>
+  const ways = gateways.flatMap((gateway, from) =>
     plane.hubs.flatMap((hub, to) => {
       const link = linkOf(gateway, hub);
+      if (!link) return [];
       const [x1, x2] = [middleOf(from, above.length), middleOf(to, below.length)];
-      const line = { x1, y1: TOP + NODE.height, x2, y2: BOTTOM };
-      return link ? [{ key: `${gateway.id} ${hub.hubId}`, link, line }] : [];
+      const down = link.link === LINK_DOWN;
+      const tone = down ? ('bad' as const) : ('good' as const);
+      const line = { x1, y1: TOP + NODE.height, x2, y2: BOTTOM, width: 1.5 + Math.log2(1 + link.tunnels) };
+      return [{ key: `${gateway.id} ${hub.hubId}`, tone, broken: down, label: shortLink(link), ...line }];
     }),
   );
-  const labels = placeLabels(
-    links.map(({ line }) => line),
-    links.map(({ link }) => {
-      const width = shortLink(link).length * LABEL.character;
-      return { width, height: LABEL.height, gap: LABEL.gap + thickness(link) / 2 };
-    }),
-  );
+  const placed = (row: ReturnType<typeof rowOf>, top: number) =>
+    row.map((box, index) => ({ ...box, x: middleOf(index, row.length), y: top + NODE.height / 2 }));
   return (
     <figure class="links">
-      <svg
-        class="links"
-        viewBox={`0 0 ${WIDTH} ${BOTTOM + NODE.height + 8}`}
-        role="img"
-        aria-label="Links from gateways to hubs; the table and the findings say the same"
-      >
-        {links.map(({ key, link, line }) => (
-          <g key={key} class={`link ${styleOf(link)}`}>
-            <line {...line} stroke-width={thickness(link)} />
-          </g>
-        ))}
-        {links.map(({ key, link }, index) => (
-          <g key={key} class={`link ${styleOf(link)}`}>
-            <text {...labels[index]}>{shortLink(link)}</text>
-          </g>
-        ))}
-        {above.map((drawn, index) => (
-          <Node key={drawn.name} x={middleOf(index, above.length)} y={TOP} {...drawn} />
-        ))}
-        {below.map((drawn, index) => (
-          <Node key={drawn.name} x={middleOf(index, below.length)} y={BOTTOM} {...drawn} />
-        ))}
-      </svg>
+      <Drawing
+        name="links"
+        title="Links from gateways to hubs; the table and the findings say the same"
+        width={WIDTH}
+        height={BOTTOM + NODE.height + 8}
+        size={NODE}
+        boxes={[...placed(above, TOP), ...placed(below, BOTTOM)]}
+        ways={ways}
+      />
       <figcaption>
         A line is a link: its number is the round trip, and it is thicker the more tunnels it carries.
       </figcaption>
@@ -103,37 +83,19 @@ function Picture({ plane, gateways, lost }: PictureProps) {
   );
 }
 
-/** A gateway or hub in the picture. */
-interface Drawn {
-  readonly name: string;
-  readonly zone: string;
-  readonly health: Health;
+function middleOf(index: number, of: number): number {
+  return ((index + 0.5) * WIDTH) / of;
 }
 
-/** Adds those that are lost, as far as there is room. */
-function withLost(drawn: readonly Drawn[], lost: readonly string[]): Drawn[] {
-  const ghosts = lost.slice(0, CONSOLE.membersDrawn - drawn.length);
-  return [...drawn, ...ghosts.map((name): Drawn => ({ name, zone: '', health: 'lost' }))];
-}
-
-interface NodeProps extends Drawn {
-  readonly x: number;
-  readonly y: number;
-}
-
-function Node({ x, y, name, zone, health }: NodeProps) {
-  return (
-    <g class={`node ${health}`} transform={`translate(${x - NODE.width / 2} ${y})`}>
-      <rect width={NODE.width} height={NODE.height} rx={6} />
-      <text x={NODE.width / 2} y={19}>
-        {short(name, 18)}
-      </text>
-      <text x={NODE.width / 2} y={37} class="small">
-        {health}
-        {zone !== '' && `, zone ${short(zone, 10)}`}
-      </text>
-    </g>
-  );
+/** Those that are lost stand behind the others, as far as there is room. */
+function rowOf(plane: Plane, here: readonly Pick<Seen, 'id' | 'zone'>[], lost: readonly string[]) {
+  const known = here.map(({ id, zone }) => ({ id, zone, health: healthOf(id, plane) }));
+  const ghosts = lost.slice(0, CONSOLE.membersDrawn - known.length);
+  return [...known, ...ghosts.map((id) => ({ id, zone: '', health: 'lost' as const }))].map(({ id, zone, health }) => {
+    const tone = TONES[health];
+    const style = tone === 'bad' ? ('heavy' as const) : tone === 'draining' ? ('broken' as const) : undefined;
+    return { key: id, name: id, tone, style, note: zone === '' ? health : `${health}, zone ${short(zone, 10)}` };
+  });
 }
 
 function Matrix({ plane, gateways }: Props) {
@@ -157,14 +119,6 @@ function Matrix({ plane, gateways }: Props) {
 
 function linkOf({ list }: Seen, { hubId }: Hub): Hub | undefined {
   return list?.hubs.find((hub) => hub.hubId === hubId);
-}
-
-function styleOf({ link }: Hub): string {
-  return link === LINK_DOWN ? 'down' : 'up';
-}
-
-function thickness({ tunnels }: Hub): number {
-  return 1.5 + Math.log2(1 + tunnels);
 }
 
 function shortLink({ link, rttMs }: Hub): string {

@@ -1,22 +1,18 @@
 import { age } from '@isthmus/findings';
 import { Role } from '@isthmus/proto/admin-enums';
 import type { ComponentChildren } from 'preact';
-import { consoleOf, type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
+import { type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { type Column, Table } from '../parts/table.tsx';
-import { Findings, Name, State, type Tone } from '../parts/text.tsx';
+import { Findings, Name, State, TONES } from '../parts/text.tsx';
 import type { Status } from '../rpc.ts';
 import { AgentMap } from './agents.tsx';
 import { RecentCuts } from './cuts.tsx';
 import { LinkMap } from './link-map.tsx';
 import type { ViewProps } from './view.ts';
-import { Refusals } from './why.tsx';
 
 /** Everything at once, what is wrong first: for a wall. */
 export function PlaneView({ plane, agents, findings, path }: ViewProps & { readonly path: readonly string[] }) {
-  const refusals = plane.members.flatMap(({ id, status }) =>
-    (status?.refusals ?? []).map((refusal) => ({ member: id, refusal })),
-  );
   return (
     <>
       <Findings findings={findings} plane={plane} />
@@ -30,26 +26,9 @@ export function PlaneView({ plane, agents, findings, path }: ViewProps & { reado
         <h2 id="each">Each gateway and hub</h2>
         <MemberTable plane={plane} />
       </section>
-      {refusals.length > 0 && (
-        <section aria-labelledby="refused">
-          <h2 id="refused">Connections refused in the last five minutes</h2>
-          <Refusals refusals={refusals} now={plane.at} />
-        </section>
-      )}
     </>
   );
 }
-
-const TONES: Readonly<Record<Health, Tone>> = {
-  ok: 'good',
-  unready: 'bad',
-  draining: 'draining',
-  silent: 'warn',
-  unlinked: 'bad',
-  hung: 'bad',
-  unseen: 'calm',
-  lost: 'bad',
-};
 
 /** Columns of numbers that a member says of itself. */
 const COUNTS: readonly { readonly name: string; of(status: Status): ComponentChildren }[] = [
@@ -73,7 +52,7 @@ const COUNTS: readonly { readonly name: string; of(status: Status): ComponentChi
 /** Each member, and what it says of itself. */
 function MemberTable({ plane }: { readonly plane: Plane }) {
   const stateOf = (member: Seen) => {
-    const health = healthOf(member, plane);
+    const health = healthOf(member.id, plane);
     return <State tone={TONES[health]} word={wordFor(health, member)} />;
   };
   const columns: readonly Column<Seen>[] = [
@@ -85,7 +64,7 @@ function MemberTable({ plane }: { readonly plane: Plane }) {
       ({ name, of }): Column<Seen> => ({ name, right: true, of: ({ status }) => (status ? of(status) : '–') }),
     ),
     { name: 'Version', of: ({ version }) => shown(version, 20) },
-    { name: 'Console', of: link },
+    { name: 'Admin port', of: ({ self, address }) => (self ? 'this page' : <Name text={address || '–'} />) },
   ];
   return (
     <Table
@@ -93,7 +72,7 @@ function MemberTable({ plane }: { readonly plane: Plane }) {
       columns={columns}
       rows={plane.members}
       keyOf={({ id }) => id}
-      bad={(member) => TONES[healthOf(member, plane)] === 'bad'}
+      bad={({ id }) => TONES[healthOf(id, plane)] === 'bad'}
       none="No member is known yet."
     />
   );
@@ -108,11 +87,5 @@ function wordFor(health: Health, { silent }: Seen): string {
   if (health === 'hung' && silent !== undefined) return `hung: ${shown(silent, 60)}`;
   if (health === 'silent') return 'serves, no answer';
   if (health === 'unlinked') return 'answers, no link';
-  return health === 'unseen' ? 'not asked from here' : health;
-}
-
-function link(member: Seen) {
-  if (member.self) return 'this page';
-  const href = consoleOf(member, 'plane');
-  return href === undefined ? <Name text={member.address} /> : <a href={href}>{shown(member.address, 60)}</a>;
+  return health;
 }

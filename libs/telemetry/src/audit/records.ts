@@ -1,7 +1,6 @@
 import {
   type AnyPrincipal,
   type AttemptRecord,
-  type Caller,
   type CutBy,
   type DialError,
   type DialErrorCode,
@@ -22,47 +21,6 @@ import { TELEMETRY } from '../defaults.ts';
 import { parseTraceparent } from '../events.ts';
 import { redactLine } from '../logging/logger.ts';
 
-/** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json is its JSON schema. */
-export interface AuditRecord {
-  /** When the dial arrived, as RFC 3339 in UTC. */
-  readonly time: string;
-  readonly dial: string;
-  readonly tenant: string;
-  readonly caller?: Pick<Caller, 'via' | 'identity'> & Verified;
-  /** `host:port` as the caller asked for it. */
-  readonly destination: string;
-  readonly gateway: string;
-  readonly outcome: 'established' | DialErrorCode;
-  /** Why the dial failed, in words. */
-  readonly text?: string;
-  /** The file and rule that refused the dial: `acme.yaml: dial.deny[0]`. */
-  readonly rule?: string;
-  /** The route that the dial used; for a failed dial, the last route that failed. Absent if no session was chosen. */
-  readonly agent?: string;
-  readonly hub?: string;
-  readonly session?: string;
-  /** Who the agent is, by its credential. */
-  readonly agentPrincipal?: string;
-  readonly attempts: readonly AuditAttempt[];
-  readonly durations: AuditDurations;
-  /** Absent if the tunnel stayed where it began. */
-  readonly moved?: AuditMoves;
-  /** Bytes of the tunnel; absent if there was none. */
-  readonly bytes?: { readonly up: number; readonly down: number };
-  readonly closed?: { readonly by: 'caller' | 'destination' | 'plane'; readonly text?: string };
-  /** What cut the tunnel; absent if its caller or its destination ended it. */
-  readonly cut?: CutBy;
-  /** The trace id of the W3C trace context. */
-  readonly trace?: string;
-}
-
-/** How often a tunnel went on through another session, and which was the last. */
-interface AuditMoves {
-  readonly times: number;
-  readonly hub: string;
-  readonly session: string;
-}
-
 /** Who a peer is by its credential, and what verified that. Absent where no tenants are configured. */
 interface Verified {
   /** `acme/caller/kube-apiserver` */
@@ -71,30 +29,15 @@ interface Verified {
   readonly rule?: string;
 }
 
-interface AuditAttempt {
-  readonly kind: AttemptRecord['kind'];
-  readonly agent: string;
-  readonly hub: string;
-  readonly session: string;
-  /** Since the start of the dial, in milliseconds. */
-  readonly startMs: number;
-  readonly ms: number;
-  /** `overtaken`: another attempt was answered first, or the caller gave up. */
-  readonly outcome: 'established' | 'overtaken' | DialErrorCode;
-  readonly text?: string;
-}
-
 /** In milliseconds. Values that the agent does not report are absent. */
-interface AuditDurations {
-  readonly dialMs: number;
-  /** How long the dial waited for a session. */
-  readonly parkedMs?: number;
-  /** The totals of hub and agent. */
-  readonly hubMs?: number;
-  readonly agentMs?: number;
-  readonly dnsMs?: number;
-  readonly connectMs?: number;
-  readonly tunnelMs?: number;
+type Durations = { readonly dialMs: number } & Partial<
+  Readonly<Record<'parkedMs' | 'hubMs' | 'agentMs' | 'dnsMs' | 'connectMs' | 'tunnelMs', number>>
+>;
+
+/** How a tunnel ended, and what cut it: absent if its caller or its destination ended it. */
+interface Closed {
+  readonly closed?: { readonly by: 'caller' | 'destination' | 'plane'; readonly text?: string };
+  readonly cut?: CutBy;
 }
 
 /** How a gateway answered a dial, and when. */
@@ -112,7 +55,10 @@ export interface EndedTunnel extends Pick<TunnelInfo, 'up' | 'down' | 'resumable
   readonly outcome: TunnelOutcome;
 }
 
-export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: EndedTunnel): AuditRecord {
+/** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json says of each field what it is. */
+export type AuditRecord = ReturnType<typeof auditRecord>;
+
+export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: EndedTunnel) {
   const { time, start, outcome } = answer;
   const { caller, traceparent, log } = dial;
   // Without tracing, this is the caller's own header, which may be invalid.
@@ -129,20 +75,25 @@ export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, 
     attempts: (log?.attempts ?? []).map((attempt) => attemptOf(attempt, start)),
     durations: durationsOf(outcome, log, tunnel),
     ...movedOf(tunnel?.resumable),
-    ...(tunnel && {
-      bytes: { up: tunnel.up, down: tunnel.down },
-      ...closedOf(tunnel.outcome),
-    }),
+    ...(tunnel && { bytes: { up: tunnel.up, down: tunnel.down } }),
+    ...closedOf(tunnel?.outcome),
     ...(trace !== undefined && { trace }),
   };
 }
 
-function closedOf({ how, by, error }: TunnelOutcome): Pick<AuditRecord, 'closed' | 'cut'> {
+function closedOf(outcome: TunnelOutcome | undefined): Closed {
+  if (!outcome) return {};
+  const { how, by, error } = outcome;
   const text = textOf(error);
   return how === 'cut' ? { closed: { by: 'plane', ...text }, cut: by } : { closed: { by, ...text } };
 }
 
-function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 'text' | 'rule'> {
+/** `rule`: the file and rule that refused the dial: `acme.yaml: dial.deny[0]`. */
+function resultOf(error: DialOutcome['error']): {
+  readonly outcome: 'established' | DialErrorCode;
+  readonly text?: string;
+  readonly rule?: string;
+} {
   if (!error) return { outcome: 'established' };
   const rule = notAuthorisedIn(error)?.rule;
   return { outcome: error.code, ...textOf(error), ...(rule !== undefined && { rule }) };
@@ -153,7 +104,13 @@ export function verified(principal: AnyPrincipal | undefined): Verified {
   return principal ? { principal: principalText(principal), rule: principal.rule } : {};
 }
 
-function routeOf({ agentId, hubId, sessionId, agentPrincipal }: DialOutcome, log: DialLog | undefined) {
+/** The route that the dial used; of a failed dial, the last route that failed. Absent if no session was chosen. */
+function routeOf(
+  { agentId, hubId, sessionId, agentPrincipal }: DialOutcome,
+  log: DialLog | undefined,
+):
+  | { readonly agent: string; readonly hub: string; readonly session: string; readonly agentPrincipal?: string }
+  | undefined {
   if (agentId !== undefined && hubId !== undefined && sessionId !== undefined) {
     const who = agentPrincipal !== undefined && { agentPrincipal };
     return { agent: agentId, hub: hubId, session: sessionId, ...who };
@@ -162,13 +119,17 @@ function routeOf({ agentId, hubId, sessionId, agentPrincipal }: DialOutcome, log
   return last && { agent: last.agentId, hub: last.hubId, session: last.sessionId };
 }
 
-function movedOf(tunnel: ResumableTunnel | undefined): Pick<AuditRecord, 'moved'> {
-  if (!tunnel || tunnel.moves === 0) return {};
+/** How often a tunnel went on through another session, and which was the last. Absent if it stayed where it began. */
+function movedOf(tunnel: ResumableTunnel | undefined) {
+  if (!tunnel || tunnel.moves === 0) return undefined;
   return { moved: { times: tunnel.moves, hub: tunnel.hubId, session: tunnel.sessionId } };
 }
 
-function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
+function attemptOf(attempt: AttemptRecord, start: number) {
   const { kind, agentId, hubId, sessionId, ms = 0, outcome, error } = attempt;
+  /** `overtaken`: another attempt was answered first, or the caller gave up. */
+  const result: 'established' | 'overtaken' | DialErrorCode =
+    error?.code ?? (outcome === 'established' ? outcome : 'overtaken');
   return {
     kind,
     agent: agentId,
@@ -176,12 +137,12 @@ function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
     session: sessionId,
     startMs: rounded(Math.max(0, attempt.start - start)),
     ms: rounded(ms),
-    outcome: error?.code ?? (outcome === 'established' ? outcome : 'overtaken'),
+    outcome: result,
     ...textOf(error),
   };
 }
 
-function durationsOf({ ms, timing }: DialOutcome, log: DialLog | undefined, tunnel?: EndedTunnel): AuditDurations {
+function durationsOf({ ms, timing }: DialOutcome, log: DialLog | undefined, tunnel?: EndedTunnel): Durations {
   const { hubMs, agentMs, dnsMs, connectMs } = timing ?? {};
   const parts = { parkedMs: log?.parkedMs || undefined, hubMs, agentMs, dnsMs, connectMs, tunnelMs: tunnel?.ms };
   const known = Object.entries(parts).filter((part): part is [string, number] => part[1] !== undefined);
@@ -263,7 +224,7 @@ interface TenantsRecord extends Base<'tenants'> {
 }
 
 /** A client's connection to its API server, when it has ended. */
-interface ApiServerRecord extends Base<'api-server'> {
+interface ApiServerRecord extends Base<'api-server'>, Closed {
   readonly connection: string;
   readonly tenant: string;
   /** `host:port` of the client, or of the agent that it came through. */
@@ -278,9 +239,7 @@ interface ApiServerRecord extends Base<'api-server'> {
   /** Why it was reset. */
   readonly text?: string;
   readonly ms: number;
-  readonly bytes?: AuditRecord['bytes'];
-  readonly closed?: AuditRecord['closed'];
-  readonly cut?: CutBy;
+  readonly bytes?: { readonly up: number; readonly down: number };
 }
 
 /** When a client's connection was made, and how it ended: with an error before it had reached its API server, or as a tunnel. */

@@ -222,7 +222,7 @@ export interface Check {
 /** How many dials were answered in a window of time that ends now. */
 export interface DialRate {
   role: Role;
-  /** 10,000 or 60,000, plus the part of the current second; less for a process that has not run for so long. */
+  /** 10,000 or 60,000, plus the part of the current ten seconds; less for a process that has not run for so long. */
   windowMs: number;
   /** Including the failed ones. */
   dials: number;
