@@ -10,6 +10,7 @@ import { type TestContext, test } from 'node:test';
 import { keyPair as pair, until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { exportJWK, SignJWT } from 'jose';
+import { ADMISSION } from './defaults.ts';
 import { Grants } from './grants.ts';
 import { identifyBy } from './identify.ts';
 import { TenantTokens } from './tenant-tokens.ts';
@@ -150,9 +151,12 @@ test('a token ends when it expires', TIMEOUT, async (context) => {
   await write('k.pem', spki(publicKey));
   await put('a', tokensOf('keys: k.pem'));
   const ended = Promise.withResolvers<Error>();
-  const proven = await prove(await token(privateKey, { expires: Math.floor(Date.now() / 1000) + 5 }));
+  const proven = await prove(await token(privateKey, { expires: Math.floor(Date.now() / 1000) + 60 }));
+  context.mock.timers.enable({ apis: ['Date', 'setInterval'], now: Date.now() });
   proven.watch(ended.resolve);
+  context.mock.timers.tick(60_000 + ADMISSION.expiryMs);
   assert.match((await ended.promise).message, /its credential expired at 20/);
+  context.mock.timers.reset();
 });
 
 test('a JWKS is fetched, and again when a token names a key that it lacked', TIMEOUT, async (context) => {

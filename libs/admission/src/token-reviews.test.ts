@@ -7,6 +7,7 @@ import { FakeApiServer } from '@isthmus/kube/testing';
 import { until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { UnsecuredJWT } from 'jose';
+import { ADMISSION } from './defaults.ts';
 import { Grants } from './grants.ts';
 import { identifyBy } from './identify.ts';
 import { readTenantFile } from './tenant-file.ts';
@@ -105,12 +106,16 @@ test("a token is reviewed at its tenant's own API server, once for a while", TIM
 
 test('a reviewed token ends when it says so', TIMEOUT, async (context) => {
   const { b, prove } = await hosted(context);
-  const seconds = Math.floor(Date.now() / 1000) + 5;
+  const seconds = Math.floor(Date.now() / 1000) + 60;
   const token = new UnsecuredJWT({}).setExpirationTime(seconds).encode();
   b.reviews.set(token, GOOD);
   const ended = Promise.withResolvers<Error>();
-  (await prove(token, 'b')).watch(ended.resolve);
+  const { watch } = await prove(token, 'b');
+  context.mock.timers.enable({ apis: ['Date', 'setInterval'], now: Date.now() });
+  watch(ended.resolve);
+  context.mock.timers.tick(60_000 + ADMISSION.expiryMs);
   assert.match((await ended.promise).message, /its credential expired at 20/);
+  context.mock.timers.reset();
 });
 
 test(
