@@ -4,10 +4,6 @@ export const ISTHMUS = {
   answerMs: 5000,
   /** The longest `--timeout`: by then a person has given up, and so should a script. */
   longestAnswerMs: 600_000,
-  /** How long a shell's TAB waits for names of a plane. Then there are none to offer. */
-  namesMs: 1000,
-  /** How many names a TAB offers. A shell shows nobody a list of ten thousand. */
-  namesOffered: 1000,
   /** How long a dial of `isthmus dial` may take. `--within` sets it. */
   dialMs: 30_000,
   /** How long an answer about a dial may take on top of the dial itself: the way to the gateway and back. */

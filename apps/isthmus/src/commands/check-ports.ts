@@ -109,11 +109,15 @@ export async function checkApiServers(
   const ways = hubs
     .filter(({ agentAddress }) => agentAddress !== '')
     .flatMap((hub) => [...names].map(([name, tenant]) => ({ hub, name, tenant })));
-  const results: Result[] = [];
-  for (let next = 0; next < ways.length; next += ISTHMUS.checkDialsAtOnce) {
-    const group = ways.slice(next, next + ISTHMUS.checkDialsAtOnce);
-    results.push(...(await Promise.all(group.map((way) => checkApiServer(way, timeoutMs)))).flat());
-  }
+  return (await inGroups(ways, (way) => checkApiServer(way, timeoutMs))).flat();
+}
+
+/** Checks some at once, then the next. */
+export async function inGroups<T, R>(all: readonly T[], act: (each: T, index: number) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  const { checkDialsAtOnce: most } = ISTHMUS;
+  for (let next = 0; next < all.length; next += most)
+    results.push(...(await Promise.all(all.slice(next, next + most).map((each, index) => act(each, next + index)))));
   return results;
 }
 

@@ -27,6 +27,7 @@ import {
   checkRedis,
   checkSocket,
   type HubPorts,
+  inGroups,
   type RedisOptions,
 } from './check-ports.ts';
 
@@ -207,15 +208,9 @@ async function checkDials(plane: Plane, sessions: readonly SessionView[], option
   const agents = [...new Map(sessions.map((each) => [JSON.stringify([each.tenant, each.agent]), each])).values()];
   const usable = agents.filter(({ quarantined }) => quarantined === undefined);
   if (gateways.length === 0 || usable.length === 0) return [];
-  const results: Result[] = [];
-  for (let next = 0; next < usable.length; next += ISTHMUS.checkDialsAtOnce) {
-    const group = usable.slice(next, next + ISTHMUS.checkDialsAtOnce);
-    const done = group.map((agent, index) => {
-      return dialThrough(plane, gateways[(next + index) % gateways.length] as Member, agent, options);
-    });
-    results.push(...(await Promise.all(done)));
-  }
-  return results;
+  return await inGroups(usable, (agent, index) =>
+    dialThrough(plane, gateways[index % gateways.length] as Member, agent, options),
+  );
 }
 
 async function dialThrough(

@@ -2,7 +2,7 @@ import { helpText, isthmusHold } from '@isthmus/flags';
 import { command } from '../command.ts';
 import { EXIT } from '../output.ts';
 
-/** Its flags are those of a gateway, so main.ts runs it before anything reads the command line. This entry is for --help and completion. */
+/** Its flags are those of a gateway, so main.ts runs it before anything reads the command line. This entry is for --help. */
 export const hold = command({
   name: 'hold',
   summary: "Run the callers' end of a plane: it keeps API servers' tunnels while gateways restart",
