@@ -63,6 +63,8 @@ export {
   endAfterPeer,
   keptAlive,
   onceClosed,
+  onRead,
+  prefixAt,
   putBack,
   shortReads,
   unlessGivenUp,

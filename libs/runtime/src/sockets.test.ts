@@ -4,7 +4,16 @@ import http from 'node:http';
 import net, { type AddressInfo, Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { type TestContext, test } from 'node:test';
-import { answerTo, connectFirst, connectTo, destroyOnceRead, onceClosed, wholeOf, writeCoalesced } from './sockets.ts';
+import {
+  answerTo,
+  connectFirst,
+  connectTo,
+  destroyOnceRead,
+  onceClosed,
+  onRead,
+  wholeOf,
+  writeCoalesced,
+} from './sockets.ts';
 import { until } from './testing.ts';
 
 type Done = (error?: Error | null) => void;
@@ -41,6 +50,31 @@ class Recorder extends Socket {
 
 const record = Buffer.alloc(16 * 1024);
 const tick = () => new Promise((resolve) => setImmediate(resolve));
+
+test('what flows is taken as it is read, and never before what waits in the stream', async () => {
+  const socket = new Socket();
+  const taken: string[] = [];
+  const read = (text: string) => socket.push(Buffer.from(text));
+  socket.unshift(Buffer.from('put back'));
+  const stop = onRead(socket, (chunk) => taken.push(String(chunk)));
+  read('behind it');
+  assert.deepEqual(taken, []);
+  await tick();
+  assert.equal(taken.splice(0).join(), 'put back,behind it');
+  assert.equal(read('at once'), true);
+  assert.deepEqual(taken.splice(0), ['at once']);
+  socket.pause();
+  read('paused');
+  socket.resume();
+  read('resumed');
+  assert.deepEqual(taken, []);
+  await tick();
+  assert.equal(taken.splice(0).join(), 'paused,resumed');
+  stop();
+  read('nobody listens');
+  await tick();
+  assert.deepEqual(taken, []);
+});
 
 test('bulk of one tick leaves in one write, and bulk of the next tick in another', async () => {
   const socket = new Recorder();

@@ -43,7 +43,7 @@ export function beginsWith(
 }
 
 /** The index of the prefix that the bytes have, -1 if they have none, undefined while more bytes may make one. */
-function prefixAt(prefixes: readonly Buffer[], bytes: Buffer): number | undefined {
+export function prefixAt(prefixes: readonly Buffer[], bytes: Buffer): number | undefined {
   let undecided = false;
   for (let index = 0; index < prefixes.length; index++) {
     const prefix = prefixes[index] as Buffer;
@@ -56,6 +56,29 @@ function prefixAt(prefixes: readonly Buffer[], bytes: Buffer): number | undefine
     undecided = true;
   }
   return undecided ? undefined : -1;
+}
+
+/**
+ * Gives a socket's bytes to `take` as they are read: a listener for `data`, of which Node makes 45 calls and a tick for each chunk, for an event
+ * and for a look whether to read more. A chunk that nothing holds up passes these by, because Node gives what it has read to `push`. What waits
+ * in the stream, because that was paused or begins with bytes that were put back, comes as `data`.
+ * @returns a function that ends this
+ */
+export function onRead(socket: Duplex, take: (chunk: Buffer) => void): () => void {
+  socket.on('data', take);
+  if (!(socket instanceof Socket)) return () => void socket.off('data', take);
+  const { push } = Socket.prototype;
+  const pass = (chunk: unknown, encoding?: BufferEncoding): boolean => {
+    const waits = !(chunk instanceof Buffer) || socket.readableFlowing !== true || socket.readableLength > 0;
+    if (waits) return push.call(socket, chunk, encoding);
+    take(chunk);
+    return true;
+  };
+  socket.push = pass;
+  return () => {
+    socket.off('data', take);
+    if (socket.push === pass) socket.push = push;
+  };
 }
 
 /** Puts bytes that were read back in front of a socket, and pauses it until something reads it. */

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { endAfterPeer, writeTo } from '@isthmus/runtime';
+import { endAfterPeer, onRead, writeTo } from '@isthmus/runtime';
 
 const NOTHING = new Uint8Array(0);
 
@@ -65,15 +65,12 @@ export class UsedStream implements UsedEnd {
       failure ??= this.#end.explain?.(error) ?? error;
     });
     stream.on('drain', () => user.onDrain());
-    stream.on('end', () => {
-      // An earlier listener may have found that this end is a reset: see `socketEnd`.
-      if (!stream.errored) user.onEnd();
-    });
+    stream.on('end', () => user.onEnd());
     const { errored } = stream;
     if (stream.destroyed)
       queueMicrotask(() => user.onClose(errored ? (this.#end.explain?.(errored) ?? errored) : undefined));
     else stream.on('close', () => user.onClose(failure));
-    stream.on('data', (bytes) => user.onData(bytes));
+    onRead(stream, (bytes) => user.onData(bytes));
   }
 
   write(bytes: Uint8Array): boolean {

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Guarded } from '@isthmus/runtime';
+import { type Guarded, onRead } from '@isthmus/runtime';
 import type { Config } from '../defaults.ts';
 import {
   ConnectionError,
@@ -191,7 +191,7 @@ export class Connection implements ReadingSink {
   start(first?: Buffer): void {
     if (first) this.#read(first);
     if (this.#state === 'greeting') this.#keepalive?.awaitGreeting();
-    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk));
+    onRead(this.#socket, (chunk) => this.#read(chunk));
     if (!this.#unread) this.#socket.resume();
   }
 
