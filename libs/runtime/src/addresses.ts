@@ -37,8 +37,9 @@ function unmapped<T extends string | undefined>(address: T): T | string {
 
 /** `host:port` of the other side, as `addressOf`; or `uds`. */
 export function remoteOf(socket: Socket): string {
-  const { address, port } = headers.get(socket)?.source ?? { address: socket.remoteAddress, port: socket.remotePort };
-  return address ? `${unmapped(address)}:${port}` : 'uds';
+  const source = headers.get(socket)?.source;
+  const address = source?.address ?? socket.remoteAddress;
+  return address ? `${unmapped(address)}:${source?.port ?? socket.remotePort}` : 'uds';
 }
 
 /** The addresses that this machine has now. */

@@ -296,7 +296,7 @@ interface BindOptions {
   readonly at:
     | { readonly path: string; readonly deleteExisting: boolean }
     | { readonly host: string; readonly port: number; readonly reusePort?: boolean };
-  /** Refuses connections over its limits, and lets others wait, before anything is done for them: a TLS server begins with a handshake. */
+  /** Refuses connections to an address over its limits, and lets others wait, before anything is done for them: a TLS server begins with a handshake. */
   readonly limits: { enter(socket: Socket): boolean; whenSlotIsFree?(socket: Socket, begin: () => void): void };
   /** Connections from these networks begin with a header of the PROXY protocol. Unset: none does. */
   readonly proxyNetworks?: BlockList | undefined;
@@ -336,7 +336,8 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
       failed(error as Error);
     }
   };
-  guardServer(server, options);
+  // A unix socket's permissions have decided who may connect.
+  if (!file) guardServer(server, options);
   const backlog = file ? RUNTIME.unixBacklog : RUNTIME.tcpBacklog;
   try {
     if (file) await file.bind(server);
