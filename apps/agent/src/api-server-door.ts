@@ -17,7 +17,7 @@ import {
   remoteOf,
 } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
-import { API_SERVER, socketEnd } from '@isthmus/transport';
+import { API_SERVER, resetSocket, SocketEnd } from '@isthmus/transport';
 import {
   asDialError,
   type Destination,
@@ -127,7 +127,7 @@ export class ApiServerDoor {
     clearTimeout(this.#looks);
     const closed = [...this.#bound.values()].map((bound) => bound.close());
     this.#bound.clear();
-    for (const socket of this.#clients) socketEnd(socket).abort(new Error('agent stops'));
+    for (const socket of this.#clients) resetSocket(socket);
     await Promise.all(closed);
   }
 
@@ -170,7 +170,7 @@ export class ApiServerDoor {
       const error = asDialError(thrown);
       const dial: DialRequest = { ...request, tenant: '', destination: API_SERVER };
       if (!signal.aborted) events.emit('api-server:failure', dial, error, performance.now() - start);
-      socketEnd(socket).abort(error);
+      resetSocket(socket);
     };
     const guarded = guarding((error) => {
       fail(error);
@@ -182,7 +182,7 @@ export class ApiServerDoor {
       this.#waiting--;
       this.#tunnels?.resume.answered?.(dial, established);
       if (signal.aborted) return established.end.abort(signal.reason);
-      new Tunnel('agent', dial, socketEnd(socket), { ...established, agentId }, events, LONGEST_TIMER);
+      new Tunnel('agent', dial, new SocketEnd(socket), { ...established, agentId }, events, LONGEST_TIMER);
       socket.resume();
     });
     const failed = guarded((error: unknown) => {

@@ -9,7 +9,6 @@ import {
   WaitingPool,
 } from '@isthmus/runtime';
 import {
-  type Accept,
   type AgentHello,
   Allowances,
   type ApiServerGateways,
@@ -28,6 +27,7 @@ import {
   pingAtRest,
   type Reach,
   refusedWhere,
+  type SocketEnd,
   shownCertificate,
   upgradeServer,
 } from '@isthmus/transport';
@@ -64,15 +64,15 @@ interface AgentProtocols {
   /** Our agents'. */
   readonly link: (socket: Socket) => void;
   /** Go agents'. */
-  readonly packets: Accept;
+  readonly packets: (socket: Socket, first: Buffer) => void;
 }
 
 /** A fatal alert, unrecognized_name, which TLS servers send who have no such name (RFC 6066 section 3). */
 const UNRECOGNIZED_NAME = Buffer.from([21, 3, 3, 0, 2, 2, 112]);
 
 /** Where only API servers are reached, nobody else is served. */
-function refuseUnnamed(socket: Socket): void {
-  socket.write(UNRECOGNIZED_NAME);
+function refuseUnnamed({ stream }: SocketEnd): void {
+  stream.write(UNRECOGNIZED_NAME);
   throw new Error('its client asks for the name of no API server');
 }
 
@@ -174,9 +174,9 @@ class AgentListeners {
         enter(socket);
         link(socket);
       }),
-      http2(socket, first) {
-        enter(socket);
-        packets(socket, first);
+      http2(end, first) {
+        enter(end.stream);
+        packets(end.release(), first);
       },
     });
     this.#listeners.add(listener);

@@ -80,16 +80,17 @@ export class Callers {
     const grpc = local ? this.#local : this.#remote;
     const entering =
       (accept: Accept): Accept =>
-      (socket, first) => {
+      (end, first) => {
+        const { stream: socket } = end;
         identities?.enter(socket, owner, () => listener.unproven.leave(socket));
-        accept(socket, first);
+        accept(end, first);
       };
     const listener: Listener = await listen({
       events,
       ...port,
-      ...(mode !== 'grpc' && { others: entering(this.#connect.accept) }),
+      ...(mode !== 'grpc' && { others: entering(this.#connect) }),
       hold: this.#holds && entering(this.#holds.accept),
-      ...(mode !== 'http-connect' && { http2: entering((socket, first) => grpc.accept(socket, first)) }),
+      ...(mode !== 'http-connect' && { http2: entering((end, first) => grpc.accept(end.release(), first)) }),
       ...(identities && { unproven: HANDSHAKES }),
       unprovenPool: this.#unprovenPool,
       proxyNetworks,

@@ -18,6 +18,7 @@ import { type CallerEdgeOptions, ConnectReader, connectEdge } from './connect.ts
 import { TRANSPORT } from './defaults.ts';
 import { destination, established } from './packets/testing.ts';
 import { type ProxyCredential, RequestRefused } from './proxy-authorization.ts';
+import { SocketEnd } from './socket-end.ts';
 import { anyoneOf, type ConnectionPeer } from './tls/certificate.ts';
 
 const REQUEST = 'CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n';
@@ -38,7 +39,7 @@ async function connectTo(
   const edge = connectEdge({ dial, identifyCaller: anyoneOf('default'), events, timeout: 60_000, ...options });
   const accepted = Promise.withResolvers<net.Socket>();
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
-    socket.on('error', () => {}).once('data', (chunk) => edge.accept(socket, chunk));
+    socket.on('error', () => {}).once('data', (chunk) => edge(new SocketEnd(socket), chunk));
     accepted.resolve(socket);
   });
   const path = join(tmpdir(), `connect-${randomHex(8)}.sock`);

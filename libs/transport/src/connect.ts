@@ -12,16 +12,10 @@ import {
 } from '@isthmus/tunnel';
 import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
-import {
-  newDial,
-  type ServeDialOptions,
-  type ServedDial,
-  serveDial,
-  socketEnd,
-  type Waiter,
-} from './dial-to-tunnel.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from './dial-to-tunnel.ts';
 import { answerLast, copied, fieldOf, HEAD_END, Pieces, quoted } from './http1.ts';
 import { proxyStatus } from './link/dial-heads.ts';
+import type { Accept } from './listen.ts';
 import {
   CHALLENGES,
   challenged,
@@ -30,6 +24,7 @@ import {
   RequestRefused,
   reasonPhrase,
 } from './proxy-authorization.ts';
+import type { SocketEnd, SocketWatch } from './socket-end.ts';
 import {
   type CallerIdentity,
   type ConnectionPeer,
@@ -134,68 +129,22 @@ function shown(line = ''): string {
   return quoted(first);
 }
 
-interface PendingCaller {
-  /** Stops reading. */
-  stop(): void;
-  /** Stops reading and returns what arrived. Read on at once. */
-  take(): Buffer;
-  /** Call before the tunnel begins. Stops reading and puts back what arrived. The socket is then paused until `goOn` is called. */
-  putBack(): void;
-  /** Call once the tunnel has begun. It gets what arrived before it, also an end. */
-  goOn(): void;
-}
-
 /**
  * Reads a caller's socket while its dial is pending, because a socket that nobody reads does not report that its peer has gone. What
  * arrives early is kept, and an early end is the tunnel's, as in upstream's server. Only a caller that resets its
  * connection, or closes its unix socket, is known to have gone: over TCP a FIN looks the same whether more is read or not.
  * @param first what has arrived already
  */
-function watchCaller(connection: CallerConnection, first: Buffer, gone: () => void): PendingCaller {
-  const { socket } = connection;
-  const early: Buffer[] = [];
-  let length = 0;
-  let over = false;
-  const read = (chunk: Buffer) => {
-    early.push(chunk);
-    length += chunk.length;
-    if (length >= TRANSPORT.earlyBytes) socket.pause();
-  };
+function awaitAnswer(end: SocketEnd, first: Buffer, gone: () => void): void {
+  const { stream: socket } = end;
   const ended = () => {
     if (remoteOf(socket) !== 'uds') return;
     // On Deno 2.9 an empty write does not find that the peer has closed, so there an end is its going.
     if ('Deno' in globalThis) gone();
     else closeIfClosed(socket);
   };
-  const stop = () => {
-    socket.off('data', read);
-    connection.watch = undefined;
-  };
-  if (first.length > 0) read(first);
-  socket.on('data', read);
-  connection.watch = { ended, closed: gone };
-  return {
-    stop,
-    take() {
-      stop();
-      if (socket.isPaused()) socket.resume();
-      return Buffer.concat(early);
-    },
-    putBack() {
-      stop();
-      over = socket.readableEnded;
-      if (length === 0 || over || socket.destroyed) return;
-      socket.pause();
-      socket.unshift(Buffer.concat(early));
-    },
-    goOn() {
-      if (socket.isPaused()) socket.resume();
-      if (!over || socket.destroyed) return;
-      // A stream that has ended takes nothing back.
-      if (length > 0) socket.emit('data', Buffer.concat(early));
-      socket.emit('end');
-    },
-  };
+  end.watch = { ended, closed: gone };
+  end.keep(first);
 }
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
@@ -212,13 +161,9 @@ export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
  * The callers' HTTP CONNECT edge, as API servers and other tools use it: HTTP/1.1, or 1.0. The request-target is the destination, and Host is not. Only
  * the destination's bytes follow the blank line of the 200.
  */
-export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
+export function connectEdge(options: CallerEdgeOptions): Accept {
   const edge: Edge = { ...options, role: 'gateway' };
-  return {
-    accept(socket, first) {
-      readRequest(new CallerConnection(socket, edge.events), first, edge);
-    },
-  };
+  return (end, first) => readRequest(new CallerConnection(end, edge.events), first, edge);
 }
 
 type Edge = CallerEdgeOptions & ServeDialOptions;
@@ -276,7 +221,6 @@ function readRest(
     clearTimeout(timer);
     if (long) longHeads--;
     long = false;
-    socket.off('data', more).off('end', cut).off('close', settle);
   };
   const look = () => {
     if (long || !isLong()) return;
@@ -301,7 +245,7 @@ function readRest(
   const late = guarded(() => end(new RequestRefused(408, 'no request in time')));
   const cut = guarded(() => end(new RequestRefused(400, 'the connection ended in the middle of its request')));
   const timer = setTimeout(late, TRANSPORT.connectHeadMs);
-  socket.on('data', more).on('end', cut).on('close', settle);
+  connection.end.hear({ onData: more, onEnd: cut, onClose: settle });
   look();
 }
 
@@ -316,6 +260,7 @@ function refuse(connection: CallerConnection, error: DialError, options: Edge, r
   options.events.emit('refused', 'http-connect', remoteOf(socket), why);
   const refusals = (refused?.refusals ?? 0) + 1;
   if (error.status !== 407 || !refused?.keepsAlive || refusals >= TRANSPORT.challenges) {
+    connection.end.forget();
     answerError(socket, error);
     return;
   }
@@ -328,22 +273,18 @@ function refuse(connection: CallerConnection, error: DialError, options: Edge, r
 /** A caller's connection. */
 class CallerConnection {
   readonly socket: Socket;
+  readonly end: SocketEnd;
   /** Its dial, then its tunnel. */
   carries: { abort(reason: Error): void } | undefined;
-  /** Hears of the socket's end and close. One after the other does, so that the socket has few listeners. */
-  watch: { ended(): void; closed(): void } | undefined;
 
-  constructor(socket: Socket, events: PlaneEvents) {
-    this.socket = socket;
+  constructor(end: SocketEnd, events: PlaneEvents) {
+    this.end = end;
+    this.socket = end.stream;
     events.emit('caller:open', 'http-connect');
-    const closed = () => {
-      events.emit('caller:close', 'http-connect');
-      this.watch?.closed();
-    };
-    socket.on('end', () => this.watch?.ended()).on('close', closed);
+    end.whenLeft(() => events.emit('caller:close', 'http-connect'));
   }
 
-  end(reason: Error): void {
+  cut(reason: Error): void {
     if (this.carries) this.carries.abort(planeEnded(reason, 'credential'));
     else this.socket.destroy();
   }
@@ -375,20 +316,20 @@ async function beginByToken(
   options: Edge,
   { shown, identifyByToken, refusals }: ByToken,
 ): Promise<void> {
-  const { socket } = connection;
+  const { socket, end } = connection;
   const gone = new AbortController();
-  const watch = watchCaller(connection, request.rest, () => gone.abort());
+  awaitAnswer(end, request.rest, () => gone.abort());
   try {
     const who = await identifyByToken(peerOfConnection(connection), shown, gone.signal);
     if (gone.signal.aborted) {
-      watch.stop();
+      end.forget();
       socket.destroy();
       return;
     }
     const dialled = dialOf(request, who, connection, options);
-    serve(dialled, watch.take(), connection, options);
+    serve(dialled, end.take(), connection, options);
   } catch (error) {
-    const rest = watch.take();
+    const rest = end.take();
     const { target } = request;
     const keepsAlive = request.keepsAlive && !gone.signal.aborted && !socket.readableEnded;
     const why = error instanceof NotAuthorised ? challenged(error.dialling(target)) : asDialError(error);
@@ -397,7 +338,7 @@ async function beginByToken(
 }
 
 function peerOfConnection(connection: CallerConnection): ConnectionPeer {
-  return peerOf(connection.socket, (reason) => connection.end(reason));
+  return peerOf(connection.socket, (reason) => connection.cut(reason));
 }
 
 /** @throws DialError */
@@ -421,21 +362,19 @@ function dialOf(
 
 function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge): void {
   const { events } = options;
-  const { socket } = connection;
-  const watch = watchCaller(connection, first, () => request.signal.abort(new Error('the caller went away')));
+  const { socket, end } = connection;
+  awaitAnswer(end, first, () => request.signal.abort(new Error('the caller went away')));
   const waiter: Waiter = {
     accept() {
-      watch.putBack();
       socket.write(ESTABLISHED);
-      if (request.caller?.remote === 'uds') lookOnceEnded(connection);
-      return socketEnd(socket);
+      end.watch = request.caller?.remote === 'uds' ? lookOnceEnded(socket) : undefined;
+      return end;
     },
     begun(tunnel) {
       connection.carries = tunnel;
-      watch.goOn();
     },
     refuse(error) {
-      watch.stop();
+      end.forget();
       connection.carries = undefined;
       const { aborted, reason } = request.signal;
       answerError(socket, aborted && reason instanceof PlaneEnded ? denied(reason) : error);
@@ -451,10 +390,9 @@ function serve(request: ServedDial, first: Buffer, connection: CallerConnection,
 }
 
 /** The destination of most tunnels ends soon after the caller, and then nobody needs to know. So the look comes a little later. */
-function lookOnceEnded(connection: CallerConnection): void {
-  const { socket } = connection;
+function lookOnceEnded(socket: Socket): SocketWatch {
   const look: Due = { before: undefined, behind: undefined, due: 0, remind: () => closeIfClosed(socket) };
-  connection.watch = {
+  return {
     ended() {
       look.due = performance.now() + TRANSPORT.closedMs;
       deadlines.enter(look);

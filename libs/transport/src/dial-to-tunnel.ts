@@ -1,5 +1,3 @@
-import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 import { randomHex } from '@isthmus/runtime';
 import {
   asDialError,
@@ -18,8 +16,6 @@ import {
   type TunnelEnd,
   type TunnelRole,
 } from '@isthmus/tunnel';
-import { TRANSPORT } from './defaults.ts';
-import { belowOf } from './tls/certificate.ts';
 
 /** A dial to serve. Its signal aborts when the side that waits for the answer has gone. */
 export interface ServedDial extends DialRequest {
@@ -120,49 +116,4 @@ export function newDial(
     ...(caller && { caller }),
     ...(traceparent !== undefined && { traceparent }),
   };
-}
-
-/** Whether a reset right behind bytes is read as an end: libuv before 1.52 does not read again after it (its pull request 4997). */
-const HIDES_RESETS = /^1\.([0-4]?\d|5[01])\./.test(process.versions.uv ?? '');
-
-/**
- * The end of a tunnel at a socket: a caller's, or a destination's. A cut resets the connection, so that no peer takes half an answer for
- * a whole one. Over TLS, that is the connection below, without a close_notify. A unix socket has no reset: its peer sees an end, and
- * ECONNRESET only if it had sent bytes that nobody has read.
- */
-export function socketEnd(socket: Socket): TunnelEnd {
-  // A unix socket has no reset, and TLS ends by a message of its own.
-  if (HIDES_RESETS && !(socket instanceof TLSSocket) && tcpOf(socket) !== undefined)
-    socket.prependListener('end', () => {
-      if (wasReset(socket)) socket.destroy(Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }));
-    });
-  return {
-    stream: socket,
-    halfOpen: true,
-    abort: () => reset(socket),
-    delivered(then, silentMs) {
-      const ms = TRANSPORT.deliveryMs - silentMs;
-      if (ms > 0 && tcpOf(socket)) setTimeout(then, ms).unref();
-      else then();
-    },
-  };
-}
-
-/** Whether the kernel has no peer for a connection of which only the other side has ended. It has one after a FIN, unless what was written since drew a reset. */
-function wasReset(socket: Socket): boolean {
-  const handle: { getpeername?: (into: object) => number } | null = Reflect.get(socket, '_handle');
-  return !socket.writableEnded && (handle?.getpeername?.({}) ?? 0) !== 0;
-}
-
-function reset(socket: Socket): void {
-  // Node cannot reset a socket whose end is on its way. All its bytes have left by then.
-  const ending = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
-  if (!ending) tcpOf(socket)?.resetAndDestroy();
-  socket.destroy();
-}
-
-/** Returns the TCP connection; undefined for a unix socket, or after the end. */
-export function tcpOf(socket: Socket): Socket | undefined {
-  const connection = socket instanceof TLSSocket ? belowOf(socket) : socket;
-  return connection?.remotePort === undefined ? undefined : connection;
 }

@@ -329,7 +329,7 @@ for (const kind of ['a port', 'a unix socket']) {
     const events = planeEvents();
     const told: string[] = [];
     events.on('refused', (_where, _remote, error) => told.push(error.message));
-    const listener = await listen({ address, others: (socket) => socket.end('taken'), events, name: 'callers' });
+    const listener = await listen({ address, others: ({ stream }) => stream.end('taken'), events, name: 'callers' });
     const where = kind === 'a port' ? { port: Number(listener.address.split(':').at(-1)) } : { path };
     const held = net.connect(where);
     await once(held, 'connect');
@@ -358,7 +358,7 @@ test('the socket of a process that has no descriptor left is not taken over, and
   const start = (answer: string, events = planeEvents()) =>
     listen({
       address: { path, deleteExisting: true },
-      others: (socket) => socket.end(answer),
+      others: ({ stream }) => stream.end(answer),
       events,
       name: 'callers',
     });

@@ -20,8 +20,8 @@ import {
   type Prohibited,
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { socketEnd } from './dial-to-tunnel.ts';
 import { PendingDial } from './dialling-side.ts';
+import { SocketEnd } from './socket-end.ts';
 
 /** The address to connect to. Upstream's agents treat the unspecified address as their own loopback, and API servers rely on it. */
 function targetOf({ host }: Destination): string {
@@ -231,7 +231,7 @@ export function endpointDial(options: EndpointOptions): Dial {
     });
     const connected = guarded((socket: Socket) => {
       const { session: sessionId = '' } = request;
-      pending.succeed({ end: socketEnd(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
+      pending.succeed({ end: new SocketEnd(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
     });
     giveUp = reach(request, steps, { guarded, connected, refuse });
     return pending.answer;

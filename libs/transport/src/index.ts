@@ -5,7 +5,6 @@ export { localOf } from './api-server/proxy-header.ts';
 export { type CallerPort, Callers, type CallersOptions, type PortOwner } from './callers.ts';
 export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';
-export { socketEnd } from './dial-to-tunnel.ts';
 export type { NextHopConnection } from './dialling-side.ts';
 export { endpointDial } from './endpoint.ts';
 export {
@@ -40,7 +39,6 @@ export {
   upgradeServer,
 } from './link/upgrade.ts';
 export {
-  type Accept,
   fromTheStart,
   type ListenAddress,
   type Listener,
@@ -50,6 +48,7 @@ export { PacketClient } from './packets/dial.ts';
 export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions, type PeerServer, type PeerServerOptions, servePeers } from './peers.ts';
 export { RequestRefused } from './proxy-authorization.ts';
+export { resetSocket, SocketEnd } from './socket-end.ts';
 export {
   anyoneOf,
   type CallerIdentity,

@@ -1,8 +1,8 @@
 import net, { type BlockList, type Socket } from 'node:net';
 import {
-  beginsWith,
   bind,
   descriptors,
+  prefixAt,
   putBack,
   RandomSet,
   remoteOf,
@@ -13,6 +13,7 @@ import {
 } from '@isthmus/runtime';
 import { type CertificatePlace, type Due, deadlines, type PlaneEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
+import { SocketEnd, type SocketUser } from './socket-end.ts';
 import { type ByName, takeByName } from './tls/client-hello.ts';
 import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.ts';
 
@@ -42,7 +43,7 @@ export type ListenAddress =
   | { readonly host: string; readonly port: number };
 
 /** Takes a flowing socket with its first bytes. More data may arrive as soon as the function has returned. */
-export type Accept = (socket: Socket, first: Buffer) => void;
+export type Accept = (end: SocketEnd, first: Buffer) => void;
 
 export interface ListenOptions {
   readonly address: ListenAddress;
@@ -106,26 +107,24 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const connections = new RandomSet<Socket>();
   const refuse = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
   const unproven = new WaitingConnections(options.unproven ?? HANDSHAKES, refuse, options.unprovenPool);
-  const enter = (socket: Socket, serve: (socket: Socket, entered: Entered) => void) => {
+  /** @returns whether it may stay */
+  const enter = (socket: Socket): boolean => {
     connections.add(socket);
-    const entered: Entered = { undecided: undefined };
-    const closed = () => {
-      connections.delete(socket);
-      entered.undecided?.();
-    };
-    socket.on('close', closed).on('error', ignore);
     descriptors.opened();
     if (descriptors.spent) {
       events.emit('refused', name, remoteOf(socket), new Error('too many open files'));
       socket.destroy();
-      return;
+      return false;
     }
-    socket.setNoDelay(true);
-    serve(socket, entered);
+    if (!('path' in address)) socket.setNoDelay(true);
+    return true;
   };
+  const left = (socket: Socket) => void connections.delete(socket);
   const accept = (socket: Socket) => {
     if (!options.unproven) unproven.leave(socket);
-    enter(socket, (_, entered) => dispatch(socket, entered, options));
+    const end = new SocketEnd(socket, left);
+    if (enter(socket)) new Undecided(end, options);
+    else end.forget();
   };
   const accepted = (socket: Socket) => {
     // Only from here on: a peer that ends its half during the handshake has gone.
@@ -144,7 +143,8 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       unproven.leave(socket);
       // Before its end can have come: a TLS server's sockets end with their peers otherwise.
       socket.allowHalfOpen = true;
-      enter(socket, take);
+      socket.on('close', () => left(socket)).on('error', ignore);
+      if (enter(socket)) take(socket);
     };
     takeByName(server, { choose: options.byName, taken, where: name, events });
   }
@@ -178,54 +178,67 @@ export async function listen(options: ListenOptions): Promise<Listener> {
 
 function ignore(): void {}
 
-/** A connection that was accepted. */
-interface Entered {
-  /** Called if it closes before its first bytes show its protocol. */
-  undecided: (() => void) | undefined;
-}
-
 /** Gives a connection to the protocol that its first bytes show. */
-function dispatch(socket: Socket, entered: Entered, { others, http2, hold, events, name }: ListenOptions): void {
-  const settle = () => {
-    entered.undecided = undefined;
-    deadlines.leave(first);
-    stop();
-    socket.off('end', gone);
-  };
-  const refuse = (error: Error) => {
-    settle();
+class Undecided implements SocketUser, Due {
+  before: Due | undefined;
+  behind: Due | undefined;
+  readonly due = performance.now() + TRANSPORT.firstBytesMs;
+  readonly #end: SocketEnd;
+  readonly #options: ListenOptions;
+  #seen: Buffer | undefined;
+
+  constructor(end: SocketEnd, options: ListenOptions) {
+    this.#end = end;
+    this.#options = options;
+    deadlines.enter(this);
+    end.hear(this);
+  }
+
+  onData(chunk: Buffer): void {
+    const { hold } = this.#options;
+    this.#seen = this.#seen ? Buffer.concat([this.#seen, chunk]) : chunk;
+    const index = prefixAt(hold ? PREFIXES_WITH_HOLD : PREFIXES, this.#seen);
+    if (index !== undefined) this.#give(index, this.#seen);
+  }
+
+  /** A load balancer's health check connects and closes, which is no error. */
+  onEnd(): void {
+    this.#end.stream.destroy();
+  }
+
+  onClose(): void {
+    deadlines.leave(this);
+  }
+
+  remind(): void {
+    this.#refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`));
+  }
+
+  /** @param index of the prefix */
+  #give(index: number, first: Buffer): void {
+    const { http2, hold, others } = this.#options;
+    deadlines.leave(this);
+    try {
+      const accept = index === 0 ? http2 : index === 1 ? hold : others;
+      if (!accept) throw new Error(index === 0 ? 'HTTP/2 is not served here' : 'HTTP/1.1 is not served here');
+      accept(this.#end, first);
+    } catch (error) {
+      this.#refuse(error as Error);
+    }
+  }
+
+  #refuse(error: Error): void {
+    const { events, name } = this.#options;
+    const { stream: socket } = this.#end;
     events.emit('refused', name, remoteOf(socket), error);
     socket.destroy();
-  };
-  // A load balancer's health check connects and closes, which is no error.
-  const gone = () => {
-    settle();
-    socket.destroy();
-  };
-  const stop = beginsWith(socket, hold ? PREFIXES_WITH_HOLD : PREFIXES, (index, bytes) => {
-    settle();
-    const accept = index === 0 ? http2 : index === 1 ? hold : others;
-    try {
-      if (!accept) throw new Error(index === 0 ? 'HTTP/2 is not served here' : 'HTTP/1.1 is not served here');
-      accept(socket, bytes);
-    } catch (error) {
-      refuse(error as Error);
-    }
-  });
-  const first: Due = {
-    before: undefined,
-    behind: undefined,
-    due: performance.now() + TRANSPORT.firstBytesMs,
-    remind: () => refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`)),
-  };
-  deadlines.enter(first);
-  entered.undecided = settle;
-  socket.on('end', gone);
+  }
 }
 
 /** For an edge that reads a connection from its beginning: the socket is paused until the edge reads it. */
 export function fromTheStart(accept: (socket: Socket) => void): Accept {
-  return (socket, first) => {
+  return (end, first) => {
+    const socket = end.release();
     putBack(socket, first);
     accept(socket);
   };

@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { DialError, type DialErrorCode, type NotAuthorised, toldOf } from '@isthmus/tunnel';
-import { tcpOf } from './dial-to-tunnel.ts';
+import { tcpOf } from './socket-end.ts';
 
 interface RefusedAs {
   readonly code?: DialErrorCode;

@@ -40,7 +40,7 @@ export {
   type TunnelOutcome,
   type TunnelSide,
 } from './dial.ts';
-export type { EndUser, UsedEnd } from './end.ts';
+export { type EndUser, type UsedEnd, UsedStream } from './end.ts';
 export {
   asDialError,
   CUT_BY,

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import net, { BlockList, type Socket } from 'node:net';
+import net, { BlockList } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { connect } from 'node:tls';
 import { remoteOf, type TlsSettings } from '@isthmus/runtime';
 import { binaryHeader } from '@isthmus/runtime/testing';
-import { type Listener, listen } from '@isthmus/transport';
+import { type Listener, listen, type SocketEnd } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 import {
   connectThrough,
@@ -42,7 +42,7 @@ async function balanced(scope: Scope, tls?: TlsSettings, network = '127.0.0.0'):
   );
   const proxyNetworks = new BlockList();
   proxyNetworks.addSubnet(network, 8, 'ipv4');
-  const answer = (socket: Socket, first: Buffer) => void socket.end(`${remoteOf(socket)} sent ${first}`);
+  const answer = ({ stream }: SocketEnd, first: Buffer) => void stream.end(`${remoteOf(stream)} sent ${first}`);
   const address = { host: '127.0.0.1', port: 0 };
   const listener = await listen({
     address,

@@ -125,7 +125,7 @@ async function rig(
     address: { host: '127.0.0.1', port: 0 },
     ...(own && { tls: files }),
     byName: servers.byName(),
-    others: (socket, first) => void socket.end(`the hub hears ${first}`),
+    others: ({ stream }, first) => void stream.end(`the hub hears ${first}`),
     name: 'agents',
     events,
   });

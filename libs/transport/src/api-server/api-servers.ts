@@ -29,8 +29,8 @@ import {
 } from '@isthmus/tunnel';
 import type { TenantLimits } from '@isthmus/tunnel/limits';
 import { TRANSPORT } from '../defaults.ts';
-import { socketEnd } from '../dial-to-tunnel.ts';
 import { connectError } from '../endpoint.ts';
+import { resetSocket, SocketEnd } from '../socket-end.ts';
 import type { ByName, NamedHello } from '../tls/client-hello.ts';
 import { ApiServerAddresses, type Reached } from './addresses.ts';
 import { localOf, proxyHeader } from './proxy-header.ts';
@@ -189,7 +189,7 @@ export class ApiServers {
     const fail = (thrown: unknown) => {
       const error = asDialError(thrown);
       if (!dial.signal.aborted) events.emit('api-server:failure', dial, error, performance.now() - start);
-      socketEnd(socket).abort(error);
+      resetSocket(socket);
     };
     const guarded = guarding((error) => {
       fail(error);
@@ -210,7 +210,7 @@ export class ApiServers {
       onceClosed(socket, gone);
       const end = (reason: Error) => {
         dial.signal.abort(reason);
-        socketEnd(socket).abort(reason);
+        resetSocket(socket);
       };
       this.#ends.add(end);
       const settled = guarded((reached: Reached | undefined, error?: unknown) => {
@@ -306,7 +306,7 @@ export class ApiServers {
     if (server.proxyProtocol) upstream.write(proxyHeader(dial.caller ?? {}));
     const { events } = this.#options;
     const carried = this.#carried(upstream, use);
-    const tunnel = new Tunnel('api-server', dial, socketEnd(socket), carried, events, LONGEST_TIMER);
+    const tunnel = new Tunnel('api-server', dial, new SocketEnd(socket), carried, events, LONGEST_TIMER);
     this.runs(tunnel);
     socket.resume();
     return tunnel;
@@ -321,7 +321,7 @@ export class ApiServers {
   #carried(upstream: Socket, { meter }: Use): Established {
     const { hubId } = this.#options;
     const names = { agentId: DIRECT, sessionId: '', hubId, timing: {} };
-    return { end: socketEnd(upstream), ...names, ...(meter && { meter }) };
+    return { end: new SocketEnd(upstream), ...names, ...(meter && { meter }) };
   }
 }
 

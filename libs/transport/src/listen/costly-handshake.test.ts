@@ -88,7 +88,7 @@ async function listening(context: TestContext, asksOnly: boolean) {
     address: { host: '127.0.0.1', port: 0 },
     tls: { ...identity, ca: authority.cert },
     asksOnly,
-    others: (socket) => void socket.end('welcome'),
+    others: ({ stream }) => void stream.end('welcome'),
     events,
     name: 'callers',
   });

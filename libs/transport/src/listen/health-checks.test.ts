@@ -36,8 +36,8 @@ async function listening(
     ...(how.tls && { tls: files }),
     asksOnly: how.asksOnly ?? false,
     ...(how.slots !== undefined && { unproven: { ...HANDSHAKES, slotsOfSource: how.slots } }),
-    others: (socket) => void socket.end(),
-    http2: (socket) => void socket.end(),
+    others: ({ stream }) => void stream.end(),
+    http2: ({ stream }) => void stream.end(),
     events,
     name: 'agents',
   });

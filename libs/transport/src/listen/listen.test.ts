@@ -19,10 +19,11 @@ import test, { type TestContext } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
+import type { SocketEnd } from '../socket-end.ts';
 
 test('a listener that stopped refuses callers, serves those that came before, and is idle when they have gone', async () => {
   const address = { host: '127.0.0.1', port: 0 };
-  const answer = (socket: net.Socket) => void socket.end('late, but answered');
+  const answer = ({ stream }: SocketEnd) => void stream.end('late, but answered');
   const listener = await listen({ address, others: answer, events: planeEvents(), name: 'callers' });
   const port = Number(listener.address.split(':').at(-1));
   const before = net.connect(port, '127.0.0.1').setEncoding('utf8');
@@ -45,7 +46,7 @@ test('a listener that stopped refuses callers, serves those that came before, an
 for (const tickMs of [0, 20]) {
   test(`a listener that stops takes what the kernel has accepted, and resets none (${tickMs} ms a tick)`, async (context) => {
     const address = { host: '127.0.0.1', port: 0 };
-    const answer = (socket: net.Socket) => void socket.end('answered');
+    const answer = ({ stream }: SocketEnd) => void stream.end('answered');
     const listener = await listen({ address, others: answer, events: planeEvents(), name: 'callers' });
     const port = Number(listener.address.split(':').at(-1));
     const callers = Array.from({ length: 50 }, () => net.connect(port, '127.0.0.1').setEncoding('utf8'));
@@ -84,7 +85,7 @@ function directory(context: TestContext): string {
 
 /** Says `says` to everyone who connects to the unix socket. */
 function speaker(path: string, says: string, deleteExisting = true) {
-  const speak = (socket: net.Socket) => void socket.end(says);
+  const speak = ({ stream }: SocketEnd) => void stream.end(says);
   const address = { path, deleteExisting };
   return listen({ address, others: speak, events: planeEvents(), name: 'callers' });
 }

@@ -49,7 +49,7 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
       if (name === 'broken.example') throw new Error('no such certificate');
       return choices.get(name);
     },
-    others(socket) {
+    others({ stream: socket }) {
       socket.on('error', ({ message }) => void broken.push(message));
       // Later, as its request may come.
       setImmediate(() => {
@@ -61,7 +61,7 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
       });
     },
     // Served, so that its name is offered.
-    http2: (socket) => void socket.destroy(),
+    http2: ({ stream }) => void stream.destroy(),
     events,
     name: 'agents',
   });

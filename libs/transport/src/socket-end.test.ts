@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { Socket } from 'node:net';
+import { test } from 'node:test';
+import type { EndUser } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
+import { SocketEnd } from './socket-end.ts';
+
+const tick = () => new Promise((resolve) => setImmediate(resolve));
+
+/** An end at a socket that leads nowhere, and users of it who note what they are told. */
+function nowhere() {
+  const socket = new Socket({ allowHalfOpen: true });
+  const told: string[] = [];
+  const user = (name: string): EndUser => ({
+    onData: (bytes) => void told.push(`${name} ${Buffer.from(bytes)}`),
+    onDrain: () => void told.push(`${name} drain`),
+    onEnd: () => void told.push(`${name} end`),
+    onClose: (failure) => void told.push(`${name} close ${failure?.message ?? 'in order'}`),
+  });
+  const end = new SocketEnd(socket, () => void told.push('left'));
+  return { socket, end, told, user, read: (text: string) => socket.push(Buffer.from(text)) };
+}
+
+test('each user gets what comes in its time, and the next one what was kept', async () => {
+  const { socket, end, told, user, read } = nowhere();
+  end.hear(user('first'));
+  await tick();
+  read('head');
+  end.keep(Buffer.from('rest,'));
+  read('early');
+  end.use(user('tunnel'));
+  assert.deepEqual(told.splice(0), ['first head']);
+  await tick();
+  read('late');
+  assert.deepEqual(told.splice(0), ['tunnel rest,early', 'tunnel late']);
+  socket.destroy(new Error('reset'));
+  await tick();
+  assert.deepEqual(told, ['tunnel close reset', 'left']);
+});
+
+test('an end before the tunnel is told behind the bytes before it, and its watch hears of it at once', async () => {
+  const { socket, end, told, user, read } = nowhere();
+  end.watch = { ended: () => void told.push('ended'), closed: () => void told.push('closed') };
+  end.keep(Buffer.alloc(0));
+  await tick();
+  read('early');
+  socket.push(null);
+  await tick();
+  assert.deepEqual(told.splice(0), ['ended']);
+  end.use(user('tunnel'));
+  await tick();
+  assert.deepEqual(told, ['tunnel early', 'tunnel end']);
+});
+
+test('one that keeps much is not read on until somebody takes it', async () => {
+  const { socket, end, read } = nowhere();
+  end.keep(Buffer.alloc(0));
+  await tick();
+  read('x'.repeat(TRANSPORT.earlyBytes));
+  assert.equal(socket.isPaused(), true);
+  assert.equal(end.take().length, TRANSPORT.earlyBytes);
+  assert.equal(socket.isPaused(), false);
+});
+
+test('a user of a socket that has closed is told so', async () => {
+  const { socket, end, told, user } = nowhere();
+  socket.destroy();
+  await tick();
+  end.use(user('tunnel'));
+  await tick();
+  assert.deepEqual(told, ['tunnel close in order', 'left']);
+});

@@ -1,0 +1,189 @@
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { onRead } from '@isthmus/runtime';
+import { type EndUser, type TunnelEnd, UsedStream } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
+import { belowOf } from './tls/certificate.ts';
+
+/** Whether a reset right behind bytes is read as an end: libuv before 1.52 does not read again after it (its pull request 4997). */
+const HIDES_RESETS = /^1\.([0-4]?\d|5[01])\./.test(process.versions.uv ?? '');
+
+/** Who hears what comes at a socket. */
+export type SocketUser = Omit<EndUser, 'onDrain'>;
+
+/** Hears of a socket's end and close, beside its user. */
+export interface SocketWatch {
+  ended(): void;
+  closed(): void;
+}
+
+/** Drops what comes. */
+const NOBODY: SocketUser = { onData() {}, onEnd() {}, onClose() {} };
+
+/**
+ * A caller's or a destination's socket, and the end of a tunnel at it. It listens once to each of the socket's events and tells whoever uses the
+ * socket just now, from its first bytes to the tunnel: a listener costs Node six calls, and as many to take it away.
+ *
+ * A cut resets the connection, so that no peer takes half an answer for a whole one. Over TLS, that is the connection below, without a
+ * close_notify. A unix socket has no reset: its peer sees an end, and ECONNRESET only if it had sent bytes that nobody has read.
+ */
+export class SocketEnd extends UsedStream implements TunnelEnd {
+  readonly halfOpen = true;
+  readonly stream: Socket;
+  watch: SocketWatch | undefined;
+  /** Unset: what comes is kept. */
+  #user: SocketUser | undefined;
+  #kept: Buffer[] = [];
+  #keptBytes = 0;
+  #stopReading: (() => void) | undefined;
+  /** Whether a reset may come as an end. */
+  #mayHide = false;
+  #ended = false;
+  #closed = false;
+  #failure: Error | undefined;
+  readonly #leaving: ((socket: Socket) => void)[];
+
+  /** @param left called once the socket has closed, if somebody has listened to it */
+  constructor(socket: Socket, left?: (socket: Socket) => void) {
+    super(socket, { delivered: (then, silentMs) => whenDelivered(socket, then, silentMs) });
+    this.stream = socket;
+    this.#leaving = left ? [left] : [];
+  }
+
+  get used(): this {
+    return this;
+  }
+
+  /** The socket's bytes and end are for this user from now on. */
+  hear(user: SocketUser): void {
+    this.#listen();
+    this.#user = user;
+  }
+
+  /** What comes is dropped from now on. */
+  forget(): void {
+    this.hear(NOBODY);
+    this.watch = undefined;
+    this.#kept = [];
+  }
+
+  /** Keeps what comes, for `take` or `use`. @param first what has come already */
+  keep(first: Buffer): void {
+    this.#user = undefined;
+    this.#listen();
+    if (first.length > 0) this.#keep(first);
+  }
+
+  /** Returns what was kept, and goes on reading. */
+  take(): Buffer {
+    const kept = this.#kept.length === 1 ? (this.#kept[0] as Buffer) : Buffer.concat(this.#kept);
+    this.#kept = [];
+    this.#keptBytes = 0;
+    if (kept.length > 0 && this.stream.isPaused()) this.stream.resume();
+    return kept;
+  }
+
+  /** Leaves the socket's bytes and end to others, who listen themselves. */
+  release(): Socket {
+    this.#stopReading?.();
+    return this.stream.off('end', this.#end);
+  }
+
+  override use(user: EndUser): void {
+    const kept = this.#keptBytes > 0;
+    this.#listen();
+    this.stream.on('drain', () => user.onDrain());
+    if (kept || this.#ended || this.#closed) queueMicrotask(() => this.#tell(user));
+    else this.#user = user;
+  }
+
+  /** Tells what came before. */
+  #tell(user: SocketUser): void {
+    this.#user = user;
+    const kept = this.take();
+    if (kept.length > 0) user.onData(kept);
+    if (this.#ended && !this.stream.destroyed) user.onEnd();
+    if (this.#closed) user.onClose(this.#failure);
+  }
+
+  whenLeft(left: () => void): void {
+    this.#listen();
+    if (this.#closed) left();
+    else this.#leaving.push(left);
+  }
+
+  abort(): void {
+    resetSocket(this.stream);
+  }
+
+  #listen(): void {
+    if (this.#stopReading) return;
+    const socket = this.stream;
+    this.#failure = socket.errored ?? undefined;
+    // A unix socket has no reset, and TLS ends by a message of its own.
+    this.#mayHide = HIDES_RESETS && !(socket instanceof TLSSocket) && tcpOf(socket) !== undefined;
+    socket.on('end', this.#end).on('error', this.#fail).on('close', this.#close);
+    this.#stopReading = onRead(socket, this.#data);
+    if (socket.closed) queueMicrotask(this.#close);
+  }
+
+  #keep(bytes: Buffer): void {
+    this.#kept.push(bytes);
+    this.#keptBytes += bytes.length;
+    if (this.#keptBytes >= TRANSPORT.earlyBytes) this.stream.pause();
+  }
+
+  readonly #data = (bytes: Buffer) => {
+    if (this.#user) this.#user.onData(bytes);
+    else this.#keep(bytes);
+  };
+
+  readonly #end = () => {
+    if (this.#mayHide && wasReset(this.stream)) {
+      this.stream.destroy(Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }));
+      return;
+    }
+    this.#ended = true;
+    this.watch?.ended();
+    this.#user?.onEnd();
+  };
+
+  readonly #fail = (error: Error) => {
+    this.#failure ??= error;
+  };
+
+  readonly #close = () => {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.watch?.closed();
+    this.#user?.onClose(this.#failure);
+    for (const left of this.#leaving) left(this.stream);
+  };
+}
+
+/** Calls back once what was written has reached the peer, as far as this side can know. */
+function whenDelivered(socket: Socket, then: () => void, silentMs: number): void {
+  const ms = TRANSPORT.deliveryMs - silentMs;
+  if (ms > 0 && tcpOf(socket)) setTimeout(then, ms).unref();
+  else then();
+}
+
+/** Whether the kernel has no peer for a connection of which only the other side has ended. It has one after a FIN, unless what was written since drew a reset. */
+function wasReset(socket: Socket): boolean {
+  const handle: { getpeername?: (into: object) => number } | null = Reflect.get(socket, '_handle');
+  return !socket.writableEnded && (handle?.getpeername?.({}) ?? 0) !== 0;
+}
+
+/** Cuts a connection: see `SocketEnd`. */
+export function resetSocket(socket: Socket): void {
+  // Node cannot reset a socket whose end is on its way. All its bytes have left by then.
+  const ending = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
+  if (!ending) tcpOf(socket)?.resetAndDestroy();
+  socket.destroy();
+}
+
+/** Returns the TCP connection; undefined for a unix socket, or after the end. */
+export function tcpOf(socket: Socket): Socket | undefined {
+  const connection = socket instanceof TLSSocket ? belowOf(socket) : socket;
+  return connection?.remotePort === undefined ? undefined : connection;
+}
