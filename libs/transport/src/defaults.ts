@@ -18,6 +18,8 @@ export const TRANSPORT = {
   apiServerProbeConnectMs: 5000,
   /** How long a gateway may take to reach an API server for a hub's client, while others could be asked. */
   apiServerTryMs: 2000,
+  /** How many gateways are asked for one client. Each costs an API server that is down one more attempt, and its tenant one of its rate there. */
+  apiServerGateways: 2,
   /** How long others are asked before a gateway that did not reach it. */
   apiServerAvoidMs: 10_000,
   /** How long a connection to an API server is kept after the link that carried it was lost: longer than the agent keeps its client's. */

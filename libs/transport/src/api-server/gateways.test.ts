@@ -48,6 +48,8 @@ function process({ hubId = '', addresses, gateways, limits = DEFAULT_LIMITS }: P
   const events = planeEvents();
   const tunnels: TunnelInfo[] = [];
   events.on('tunnel:open', (tunnel) => void tunnels.push(tunnel));
+  const failures: Error[] = [];
+  events.on('api-server:failure', (_dial, error) => void failures.push(error));
   events.on('fault', (where, _remote, error) => assert.fail(`${where}: ${error.stack}`));
   const ofTenant = (tenant: string) => addresses && { tenant, addresses, proxyProtocol: false };
   const apiServers = new ApiServers({
@@ -59,7 +61,7 @@ function process({ hubId = '', addresses, gateways, limits = DEFAULT_LIMITS }: P
     apiServers.close();
     links.close();
   });
-  return { apiServers, links, tunnels };
+  return { apiServers, links, tunnels, failures };
 }
 
 /** A connection from one of two to the other. */
@@ -91,9 +93,9 @@ async function serves({ links }: Gateway, { hubId, gateways }: Hub, id: string, 
     gateways.open(socket, { id, instance: links.instance, tenants });
     opened.resolve();
   });
-  links.serve(socket, hubId);
+  const link = links.serve(socket, hubId);
   await opened.promise;
-  return socket;
+  return link;
 }
 
 async function agent({ links, hubId }: Hub, tenant = 'acme', agentId = 'edge-1') {
@@ -180,6 +182,21 @@ describe('A hub has a gateway connect to an API server', () => {
     assert.equal(broken.tunnels.length, 0);
   });
 
+  test('few of them while none reaches it, each in its turn', async () => {
+    const nobody = net.createServer();
+    const closed = await listen(nobody);
+    nobody.close();
+    const first = hub('hub-1', undefined);
+    const gateways = Array.from({ length: 6 }, () => process({ addresses: [`127.0.0.1:${closed}`] }));
+    for (const [index, each] of gateways.entries()) await serves(each, first, `gw-${index}`);
+    const { client } = await agent(first);
+    const tried = () => gateways.map(({ failures }) => failures.length);
+    const sum = () => tried().reduce((total, each) => total + each);
+    for (let dial = 0; dial < 9; dial++) await assert.rejects(client.dial(request()));
+    assert.ok(sum() <= 2 * 9, `${sum()} tries of 9 dials`);
+    assert.ok(Math.min(...tried()) > 0, `all gateways were asked: ${tried()}`);
+  });
+
   test('none that leaves, and none beyond a limit of the tenant', async () => {
     const { addresses } = await apiServer();
     const first = hub('hub-1', addresses);
@@ -225,6 +242,27 @@ describe('A tunnel whose half is at a gateway', () => {
     next.data(Buffer.from('still there'));
     assert.equal(await said.promise, 'still there');
     assert.equal(heard.length, 1, 'it is the same connection');
+  });
+
+  test('goes on through the link that its gateway has opened since, while the one before ends', async () => {
+    const { addresses } = await apiServer();
+    const [first, gateway] = [hub('hub-1', undefined), process({ addresses })];
+    const before = await serves(gateway, first, 'gw-1');
+    const { client } = await agent(first);
+    const begun = await client.dial(request());
+    // As for a hub that was missing in the registry.
+    before.close();
+    await until(
+      () =>
+        client.dial(request()).then(
+          ({ end }) => void end.abort(new Error('over')),
+          () => true,
+        ),
+      { what: 'its goodbye' },
+    );
+    await assert.rejects(client.attach(attach(begun)), /has no link to this hub/);
+    await serves(gateway, first, 'gw-1');
+    assert.equal((await client.attach(attach(begun))).answer.from, 0);
   });
 
   test('goes on with nobody but the agent that began it, whatever another knows of it', async () => {

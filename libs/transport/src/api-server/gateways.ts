@@ -63,7 +63,7 @@ export class ApiServerGateways {
     void client.closed.then(() => this.#links.delete(link));
   }
 
-  /** Connects a client at one gateway after the other, then at this hub, and then at gateways that did not reach its API server lately. */
+  /** Connects a client at a gateway, then at another, then at this hub; at gateways that did not reach its API server lately only after that. */
   async dial(request: DialRequest, here: Dial): Promise<Established> {
     const { tenant, signal, deadline } = request;
     const { good, avoided } = this.#serving(tenant);
@@ -98,7 +98,10 @@ export class ApiServerGateways {
   /** Passes an attach on to the gateway that has the tunnel's half. It judges whether the agent may go on with it. */
   readonly attach: Attach = async (request) => {
     const { tenant, process } = request;
-    const link = [...this.#links].find((each) => each.instance === process?.instance && serves(each, tenant));
+    // A gateway that has connected again may still have its earlier link, which takes nothing or has fallen silent.
+    const [link] = [...this.#links]
+      .filter((each) => each.instance === process?.instance && each.client.usable && serves(each, tenant))
+      .sort((a, b) => Number(a.silent) - Number(b.silent));
     if (!link) {
       const text = "the gateway that has the API server's end of this tunnel has no link to this hub";
       throw new DialError('connection_terminated', text, { retryable: true });
@@ -114,17 +117,21 @@ export class ApiServerGateways {
     return { agentId, sessionId: '', hubId: this.#options.hubId };
   }
 
-  /** Those that may connect a tenant's client, the one with the fewest first. */
-  #serving(tenant: string): { readonly good: GatewayLink[]; readonly avoided: GatewayLink[] } {
+  /**
+   * Those that may connect a tenant's client: the ones with the fewest first, and of those to avoid the one that failed longest ago. They are few: for
+   * a client of an API server that is down, each hub would ask all gateways.
+   */
+  #serving(tenant: string): { readonly good: readonly GatewayLink[]; readonly avoided: readonly GatewayLink[] } {
     const now = performance.now();
-    const serving = [...this.#links]
-      .filter((link) => link.client.usable && !link.leaves && serves(link, tenant))
-      .sort((a, b) => a.client.open - b.client.open);
-    const isAvoided = ({ silent, failedAt }: GatewayLink) =>
-      silent || now - (failedAt.get(tenant) ?? Number.NEGATIVE_INFINITY) < TRANSPORT.apiServerAvoidMs;
-    const avoided = serving.filter(isAvoided);
-    const good = serving.filter((link) => !avoided.includes(link));
-    return { good, avoided };
+    const most = TRANSPORT.apiServerGateways;
+    const failed = ({ failedAt }: GatewayLink) => failedAt.get(tenant) ?? Number.NEGATIVE_INFINITY;
+    const isAvoided = (link: GatewayLink) => link.silent || now - failed(link) < TRANSPORT.apiServerAvoidMs;
+    const serving = [...this.#links].filter((link) => link.client.usable && !link.leaves && serves(link, tenant));
+    const good = serving.filter((link) => !isAvoided(link)).sort((a, b) => a.client.open - b.client.open);
+    const avoided = serving
+      .filter(isAvoided)
+      .sort((a, b) => Number(a.silent) - Number(b.silent) || failed(a) - failed(b));
+    return { good: good.slice(0, most), avoided: avoided.slice(0, Math.max(0, most - good.length)) };
   }
 }
 
