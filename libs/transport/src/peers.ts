@@ -301,10 +301,10 @@ class ServedHub {
   async #run(): Promise<void> {
     const { hubId } = this.#hub;
     try {
-      this.#link = await this.#open();
+      const link = await this.#open();
       this.#backoff.reset();
       this.#failure = '';
-      await this.#link.closed;
+      await link.closed;
     } catch (thrown) {
       const error = thrown as Error;
       // A hub that is not there fails its usual link, too, which says so.
@@ -324,7 +324,9 @@ class ServedHub {
       const hello = { agentId: id, instance, identifiers: '', version: '', link: 'gateway' } as const;
       await requestLink(socket, HUB_SERVER_NAME, hello, TRANSPORT.peerConnectMs);
       if (this.#closed) throw new Error('gateway stops');
-      return apiServers.serve(socket, this.#hub.hubId);
+      // `close` ends it from now on.
+      this.#link = apiServers.serve(socket, this.#hub.hubId);
+      return this.#link;
     } catch (error) {
       socket.destroy();
       throw error;
@@ -432,7 +434,8 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
       return { hubId: hubId ?? '', sessionId: '', tenant: DEFAULT_TENANT, plane: '', serverCount: 0, tenants };
     },
     open(socket, { agentId: id, instance = '' }, { tenants }) {
-      options.apiServers?.open(socket, { id, instance, tenants });
+      const peer = `gateway ${peerSubject(socket as TLSSocket) ?? id}`;
+      options.apiServers?.open(socket, { id, instance, tenants, allowance: allowances.of(peer) });
     },
     refused: (socket, error) => events.emit('refused', 'peers', remoteOf(socket), error),
     fault: (socket, error) => events.emit('fault', 'peers', remoteOf(socket), error),

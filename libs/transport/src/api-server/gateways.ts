@@ -8,6 +8,7 @@ import {
   type Established,
   type PlaneEvents,
 } from '@isthmus/tunnel';
+import type { Allowance } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { LinkClient } from '../link/client.ts';
 
@@ -23,6 +24,8 @@ interface ServingGateway {
   readonly instance: string;
   /** The tenants whose API servers it may reach, by its certificate. Undefined: all. */
   readonly tenants: ReadonlySet<string> | undefined;
+  /** Of its control messages, with those of its other links. Unset: it is trusted. */
+  readonly allowance?: Allowance;
 }
 
 /** A gateway's link. */
@@ -49,8 +52,10 @@ export class ApiServerGateways {
   /** Takes a gateway's connection, on which this hub is the dialling side. */
   open(socket: Socket, gateway: ServingGateway): void {
     const { events } = this.#options;
+    const { id, allowance } = gateway;
     const client = new LinkClient({
-      ...{ socket, peer: `gateway ${gateway.id}`, to: 'api-server', events },
+      ...{ socket, peer: `gateway ${id}`, to: 'api-server', events },
+      ...(allowance && { allowance }),
       receive: ({ type }) => {
         if (type === 'drain') link.leaves = true;
       },
