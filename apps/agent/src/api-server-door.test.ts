@@ -96,6 +96,23 @@ test('an address goes to the next process once that one listens there, and not b
   assert.equal(first.open, 0);
 });
 
+test('of two that are told to stop together one stays, until a next one listens', async () => {
+  using _ = changed(AGENT, { apiServerTakenLookMs: 1 });
+  const port = await freePort();
+  const listening = (count: number) =>
+    until(() => listeningAt({ host: '127.0.0.1', port }) === count, { what: `${count} that listen` });
+  const [{ opened: one }, { opened: other }] = [await door(port), await door(port)];
+  one.leave();
+  other.leave();
+  await listening(1);
+  void client(port);
+  await until(() => one.open + other.open === 1, { what: 'the client at the one that stays' });
+  const { opened: next } = await door(port);
+  await listening(1);
+  void client(port);
+  await until(() => next.open === 1, { what: 'the client at the next one' });
+});
+
 test('only this machine and the named networks may use it', () => {
   const networks = new BlockList();
   networks.addSubnet('10.244.0.0', 16, 'ipv4');

@@ -56,8 +56,6 @@ export class ApiServerDoor {
   readonly #tunnels: GatewayTunnels | undefined;
   #waiting = 0;
   #leaves = false;
-  /** Addresses that it leaves just now: what has come there is still taken. */
-  #leaving = 0;
   #looks: NodeJS.Timeout | undefined;
 
   constructor(options: ApiServerDoorOptions) {
@@ -78,7 +76,7 @@ export class ApiServerDoor {
   get check(): Check {
     const { links } = this.#options;
     const { up, failures } = links;
-    const left = this.#leaves && this.#bound.size + this.#leaving === 0 ? 'another process listens now; ' : '';
+    const left = this.#leaves && this.#bound.size === 0 ? 'another process listens now; ' : '';
     const counts = `${left}${this.open} connections, ${this.#waiting} of them wait for a hub`;
     const detail = up === 0 ? `no hub can be reached: ${failures || 'none has answered yet'}` : `${up} hubs; ${counts}`;
     return { name: 'api-server', ok: up > 0, detail };
@@ -104,10 +102,14 @@ export class ApiServerDoor {
     const guarded = guarding((error) => events.emit('fault', 'api-server', '', error));
     const check = guarded(() => {
       for (const [place, bound] of this.#bound) {
-        if (listeningAt(place) < 2) continue;
-        this.#bound.delete(place);
-        this.#leaving++;
-        void bound.stop().then(() => this.#leaving--);
+        const turn = takeTurn(place);
+        if (!turn) continue;
+        const left = () => {
+          this.#bound.delete(place);
+          turn.close();
+        };
+        if (listeningAt(place) > 1) void bound.stop().then(left);
+        else turn.close();
       }
     });
     const look = () => {
@@ -191,6 +193,17 @@ export class ApiServerDoor {
     });
     links.dial(request, resume).then(reached, failed);
   }
+}
+
+/**
+ * Of the processes that leave an address, only the one whose turn it is looks and leaves: otherwise all leave it to each other. The system ends
+ * the turn of a process that dies.
+ * @returns undefined while it is another's turn
+ */
+function takeTurn(place: Destination): net.Server | undefined {
+  const turn = net.createServer((socket) => socket.destroy()).on('error', () => {});
+  turn.listen({ path: `\0isthmus-api-server-${formatDestination(place)}` });
+  return turn.listening ? turn : undefined;
 }
 
 /** The stage that offers to resume a tunnel lets it go on at once. */
