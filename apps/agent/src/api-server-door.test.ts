@@ -40,8 +40,8 @@ async function door(port: number) {
 }
 
 /** @returns how its connection ends */
-function client(port: number): Promise<string> {
-  const socket = net.connect({ host: '127.0.0.1', port, allowHalfOpen: true });
+function client(port: number, localAddress = '127.0.0.1'): Promise<string> {
+  const socket = net.connect({ host: '127.0.0.1', port, localAddress, allowHalfOpen: true });
   cleanups.push(() => socket.destroy());
   return new Promise((resolve) => {
     socket.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? ''));
@@ -62,25 +62,47 @@ test('a client waits for a hub, and is then reset', async () => {
   await until(() => opened.open === 0, { what: 'its end' });
 });
 
-test('of a flood only so many wait, and the others are reset at once', async () => {
-  using _ = changed(AGENT, { apiServerWaiting: 5 });
+test('of a flood only so many wait, no source takes the places of others, and the rest are reset at once', async () => {
+  using _ = changed(AGENT, { apiServerWaiting: 8 });
   const port = await freePort();
   const { opened, refusals } = await door(port);
-  const ended = Array.from({ length: 50 }, () => client(port));
-  await until(() => refusals.length === 45, { what: () => `45 refusals, and not ${refusals.length}` });
-  assert.match(refusals[0] ?? '', /^5 clients wait for a hub already$/);
-  assert.equal(opened.open, 5);
+  const ended = Array.from({ length: 50 }, () => client(port, '127.0.0.2'));
+  await until(() => refusals.length === 46, { what: () => `46 refusals, and not ${refusals.length}` });
+  assert.match(refusals[0] ?? '', /^clients from 127\.0\.0\.2 that wait for a hub leave too few/);
+  assert.equal(opened.open, 4);
+  ended.push(client(port, '127.0.0.3'), client(port, '127.0.0.3'));
+  await until(() => opened.open === 6, { what: () => `two of another source, and not ${opened.open - 4}` });
   await opened.close();
   assert.deepEqual(new Set(await Promise.all(ended)), new Set(['ECONNRESET']));
+});
+
+test('a source has so many connections, of this process no more than it leaves files to others, and others are served', async () => {
+  using _ = changed(AGENT, { apiServerClientsOfSource: 3 });
+  const port = await freePort();
+  const { opened, refusals } = await door(port);
+  const greedy = () => client(port, '127.0.0.2');
+  const ended = [greedy(), greedy(), greedy(), greedy()];
+  await until(() => refusals.length === 1, { what: 'a refusal' });
+  assert.equal(refusals[0], '3 connections from 127.0.0.2 are open');
+  assert.equal(await Promise.race(ended), 'ECONNRESET');
+  assert.equal(opened.open, 3);
+  void client(port, '127.0.0.3');
+  await until(() => opened.open === 4, { what: 'a client of another source' });
+  Object.defineProperty(descriptors, 'left', { get: () => 0, configurable: true });
+  cleanups.push(() => Reflect.deleteProperty(descriptors, 'left'));
+  assert.equal(await client(port, '127.0.0.3'), 'ECONNRESET');
+  assert.equal(refusals[1], 'too many open files: 127.0.0.3 has 1 of them');
+  void client(port, '127.0.0.4');
+  await until(() => opened.open === 5, { what: 'a client of a third source' });
 });
 
 test('clients do not take the last file descriptors', async () => {
   const at = await freePort();
   const { opened, refusals } = await door(at);
-  Object.defineProperty(descriptors, 'scarce', { get: () => true, configurable: true });
-  cleanups.push(() => Reflect.deleteProperty(descriptors, 'scarce'));
+  Object.defineProperty(descriptors, 'left', { get: () => -1, configurable: true });
+  cleanups.push(() => Reflect.deleteProperty(descriptors, 'left'));
   assert.equal(await client(at), 'ECONNRESET');
-  assert.deepEqual(refusals, ['too many open files']);
+  assert.deepEqual(refusals, ['too many open files: 127.0.0.1 has 0 of them']);
   assert.equal(opened.open, 0);
 });
 

@@ -5,6 +5,7 @@ import {
   addressOf,
   bind,
   descriptors,
+  Grouped,
   guarding,
   isIP,
   isLoopback,
@@ -12,9 +13,10 @@ import {
   listeningAt,
   machineAddresses,
   onceClosed,
-  RandomSet,
   randomHex,
   remoteOf,
+  SharedBudget,
+  sourceOf,
 } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
 import { API_SERVER, resetSocket, SocketEnd } from '@isthmus/transport';
@@ -52,9 +54,10 @@ type Bound = Awaited<ReturnType<typeof bind>>;
 export class ApiServerDoor {
   readonly #options: ApiServerDoorOptions;
   readonly #bound = new Map<Destination, Bound>();
-  readonly #clients = new RandomSet<Socket>();
+  /** By source. */
+  readonly #clients = new Grouped<Socket>();
+  readonly #waiting = new SharedBudget(AGENT.apiServerWaiting, true);
   readonly #tunnels: GatewayTunnels | undefined;
-  #waiting = 0;
   #leaves = false;
   #looks: NodeJS.Timeout | undefined;
 
@@ -77,7 +80,7 @@ export class ApiServerDoor {
     const { links } = this.#options;
     const { up, failures } = links;
     const left = this.#leaves && this.#bound.size === 0 ? 'another process listens now; ' : '';
-    const counts = `${left}${this.open} connections, ${this.#waiting} of them wait for a hub`;
+    const counts = `${left}${this.open} connections, ${AGENT.apiServerWaiting - this.#waiting.left} of them wait for a hub`;
     const detail = up === 0 ? `no hub can be reached: ${failures || 'none has answered yet'}` : `${up} hubs; ${counts}`;
     return { name: 'api-server', ok: up > 0, detail };
   }
@@ -129,7 +132,7 @@ export class ApiServerDoor {
     clearTimeout(this.#looks);
     const closed = [...this.#bound.values()].map((bound) => bound.close());
     this.#bound.clear();
-    for (const socket of this.#clients) resetSocket(socket);
+    for (const socket of this.#clients.all) resetSocket(socket);
     await Promise.all(closed);
   }
 
@@ -147,10 +150,15 @@ export class ApiServerDoor {
     const from = addressOf(socket) ?? '';
     if (!isAllowed(from, this.#options.networks))
       return `${from} is not of this machine, and of none of the networks of --api-server-allow`;
-    descriptors.opened();
+    const source = sourceOf(from);
+    const own = this.#clients.of(source)?.size ?? 0;
+    if (own >= AGENT.apiServerClientsOfSource) return `${own} connections from ${source} are open`;
     // The last are for links to hubs, and for what hubs dial.
-    if (descriptors.scarce) return 'too many open files';
-    if (this.#waiting >= AGENT.apiServerWaiting) return `${this.#waiting} clients wait for a hub already`;
+    if (own > descriptors.left) return `too many open files: ${source} has ${own} of them`;
+    if (!this.#waiting.take(1, source))
+      return `clients from ${source} that wait for a hub leave too few places to others`;
+    descriptors.opened();
+    this.#clients.add(source, socket);
     return undefined;
   }
 
@@ -158,12 +166,12 @@ export class ApiServerDoor {
     const { observation, links, agentId } = this.#options;
     const { events } = observation;
     const start = performance.now();
-    this.#clients.add(socket);
+    const source = sourceOf(addressOf(socket) ?? '');
     socket.setNoDelay(true).on('error', () => {});
     const signal = new DialAbort();
     onceClosed(socket, () => {
       signal.abort(new DialError('connection_terminated', 'the client left'));
-      this.#clients.delete(socket);
+      this.#clients.delete(source, socket);
     });
     const remote = remoteOf(socket);
     const caller = { via: 'api-server', identity: remote, remote } as const;
@@ -178,17 +186,16 @@ export class ApiServerDoor {
       fail(error);
       events.emit('fault', 'api-server', remote, error);
     });
-    this.#waiting++;
     const resume = (dial: DialRequest) => void this.#tunnels?.resume.enter(dial, NOT_WAITING);
     const reached = guarded(([dial, established]: Awaited<ReturnType<HubLinks['dial']>>) => {
-      this.#waiting--;
+      this.#waiting.give(1, source);
       this.#tunnels?.resume.answered?.(dial, established);
       if (signal.aborted) return established.end.abort(signal.reason);
       new Tunnel('agent', dial, new SocketEnd(socket), { ...established, agentId }, events, LONGEST_TIMER);
       socket.resume();
     });
     const failed = guarded((error: unknown) => {
-      this.#waiting--;
+      this.#waiting.give(1, source);
       fail(error);
     });
     links.dial(request, resume).then(reached, failed);

@@ -65,7 +65,9 @@ export const AGENT = {
    * again at once after a reset, and only after 45 s of silence.
    */
   apiServerWaitMs: 10_000,
-  /** Clients of the API server that wait for a hub at once. Further ones are reset. */
+  /** Open connections to the API server from one source: a pod's, or a node's own. A tenant has 50,000 at each process that connects for it. */
+  apiServerClientsOfSource: 10_000,
+  /** Clients of the API server that wait for a hub at once, half of them from one source. Further ones are reset. */
   apiServerWaiting: 2000,
   /** How long a hub may take to reach the API server, while others could be asked. */
   apiServerTryMs: 3000,

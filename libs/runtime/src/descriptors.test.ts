@@ -46,6 +46,7 @@ test('a small limit reserves an eighth of itself', () => {
   const left = new Descriptors(source);
   source.open = 70;
   assert.equal(left.scarce, false);
+  assert.equal(left.left, 0);
   source.open = 71;
   source.at += 1000;
   assert.equal(left.scarce, true);

@@ -40,9 +40,14 @@ export class Descriptors {
     this.#left--;
   }
 
+  /** How many are left besides the reserve. */
+  get left(): number {
+    return this.#count() - this.#reserve;
+  }
+
   /** Whether only the reserve is left. */
   get scarce(): boolean {
-    return this.#count() < this.#reserve;
+    return this.left < 0;
   }
 
   /** Whether too little is left even to answer each refused caller. */
