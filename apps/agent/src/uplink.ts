@@ -260,7 +260,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     events,
     receive(message) {
       if (message.type === 'membership' || message.type === 'membership-change')
-        membership(mayRoam ? message : within(names, message));
+        membership(mayRoam ? message : withoutOtherHosts(names, message));
       else if (message.type === 'policy') policy.take(message);
       else if (message.type === 'renewed') renewal?.taken();
     },
@@ -300,7 +300,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
 }
 
 /** Returns a hub's report without the addresses of other hosts: agents reach those hubs only through the configured server. */
-function within(hosts: readonly string[], message: MembershipMessage): MembershipMessage {
+function withoutOtherHosts(hosts: readonly string[], message: MembershipMessage): MembershipMessage {
   const stripped = (hub: HubMember): HubMember =>
     hub.address !== '' && !hosts.includes(parseDestination(hub.address).host) ? { ...hub, address: '' } : hub;
   return message.type === 'membership'

@@ -175,7 +175,7 @@ type Edge = CallerEdgeOptions & ServeDialOptions;
 function readRequest(connection: CallerConnection, first: Buffer, options: Edge, refusals = 0): void {
   const { socket } = connection;
   const reader = new ConnectReader();
-  const fault = (error: Error) => ended(socket, error, options);
+  const fault = (error: Error) => endByDefect(socket, error, options);
   /** Returns whether there is nothing more to read. */
   const read = (chunk: Buffer): boolean => {
     let request: ConnectRequest | undefined;
@@ -193,7 +193,7 @@ function readRequest(connection: CallerConnection, first: Buffer, options: Edge,
 }
 
 /** A defect of ours ends the connection. */
-function ended(socket: Socket, error: Error, { events }: Edge): void {
+function endByDefect(socket: Socket, error: Error, { events }: Edge): void {
   socket.destroy();
   events.emit('fault', 'http-connect', remoteOf(socket), error);
 }
@@ -297,11 +297,11 @@ function begin(request: ConnectRequest, connection: CallerConnection, options: E
   if (shown) {
     const { socket } = connection;
     const asked = beginByToken(request, connection, options, { shown, identifyByToken, refusals });
-    asked.catch((error) => ended(socket, error, options));
+    asked.catch((error) => endByDefect(socket, error, options));
     return;
   }
   const who = options.identifyCaller(peerOfConnection(connection));
-  serve(dialOf(request, who, connection, options), request.rest, connection, options);
+  dialFor(dialOf(request, who, connection, options), request.rest, connection, options);
 }
 
 interface ByToken {
@@ -327,7 +327,7 @@ async function beginByToken(
       return;
     }
     const dialled = dialOf(request, who, connection, options);
-    serve(dialled, end.take(), connection, options);
+    dialFor(dialled, end.take(), connection, options);
   } catch (error) {
     const rest = end.take();
     const { target } = request;
@@ -360,7 +360,7 @@ function dialOf(
   return dialled;
 }
 
-function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge): void {
+function dialFor(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge): void {
   const { events } = options;
   const { socket, end } = connection;
   awaitAnswer(end, first, () => request.signal.abort(new Error('the caller went away')));
@@ -384,7 +384,7 @@ function serve(request: ServedDial, first: Buffer, connection: CallerConnection,
       events.emit('dial:undelivered', request);
       socket.destroy();
     },
-    fault: (error) => ended(socket, error, options),
+    fault: (error) => endByDefect(socket, error, options),
   };
   void serveDial(request, waiter, options);
 }
