@@ -107,9 +107,9 @@ export type TunnelOutcome =
 
 /** One side of a tunnel: bytes in both directions with back-pressure, each of which ends for itself. */
 export interface TunnelEnd {
-  /** A socket, or a Go agent's packets; `stream.end()` is the half-close. Where `used` is set, there is none, and this throws. */
+  /** A socket, a Go agent's packets, or a link's stream as a Duplex; `stream.end()` is the half-close. Throws for a half and a gRPC caller. */
   readonly stream: Duplex;
-  /** Set where nothing stands between the end and who uses it: the tunnel's half, a stream of a link, or a gRPC caller. */
+  /** How a Splice uses it: set for all but a Go agent's packets, which it uses by `stream` (`UsedStream`), and a stream that is a Duplex already. */
   readonly used?: UsedEnd | undefined;
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;

@@ -15,7 +15,7 @@ export interface EndUser {
   onClose(failure?: Error): void;
 }
 
-/** An end of a tunnel, as its user needs it: a stream, the tunnel's half, or a gRPC caller. */
+/** A `TunnelEnd` (dial.ts) as its user, a Splice, needs it. Each of these is one: `SocketEnd`, `StreamEnd`, `CallerStream`, `Half`. */
 export interface UsedEnd {
   /** Begins to tell the user, with what has come before, and not before the caller has returned. Call it once. */
   use(user: EndUser): void;
@@ -48,7 +48,7 @@ interface StreamUse {
   readonly delivered?: (then: () => void, silentMs: number) => void;
 }
 
-/** A stream as an end of a tunnel. */
+/** A Duplex as an end of a tunnel. */
 export class UsedStream implements UsedEnd {
   readonly #stream: Duplex;
   readonly #end: StreamUse;

@@ -55,7 +55,7 @@ interface DialErrorOptions {
   /**
    * No destination has answered, as far as is known, so another session may be tried. Default false.
    *
-   * The gateway's `Attempts` act on it, for errors of hubs' Dials, which means behind `routed`. `GatewayEnd` tries to attach again
+   * The gateway's `Attempts` act on it, for errors of hubs' Dials, which means behind `routed`. `GatewayHalf` tries to attach again
    * whatever this says, until the agent's refusal is final. Set there:
    * - The session or its hub was lost before the answer: LinkClient and PacketClient. The agent may have dialled, and may even have
    *   reached the destination, but no byte of the caller was sent.

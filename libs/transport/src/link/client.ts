@@ -88,8 +88,8 @@ interface Asking<Answer> {
 }
 
 /**
- * The dialling side of a link: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whichever side made the
- * connection.
+ * The dialling side of a link: a gateway towards a hub, a hub towards an agent, `isthmus hold` towards a gateway, and an agent, or its hub, on the
+ * way to an API server. It is the HTTP/2 client, whichever side made the connection.
  */
 export class LinkClient implements NextHopConnection {
   readonly dial: Dial;

@@ -127,8 +127,8 @@ export interface LinkServerOptions extends ServeDialOptions {
 }
 
 /**
- * The serving side of a link: a hub towards gateways, an agent towards its hub. It is the HTTP/2 server, whichever side made the
- * connection. It reads each dial and attach, and answers it with a tunnel or a refusal.
+ * The serving side of a link: a hub towards gateways, an agent towards its hub, a gateway towards `isthmus hold`, and who has API servers. It is the
+ * HTTP/2 server, whichever side made the connection. It reads each dial and attach, and answers it with a tunnel or a refusal.
  */
 export class LinkServer {
   readonly #closed = Promise.withResolvers<Error>();

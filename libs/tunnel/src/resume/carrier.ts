@@ -11,7 +11,10 @@ export interface Mark {
   readonly ask?: number;
 }
 
-/** A stream between the two halves, as one of them uses it. It keeps the order of bytes and marks, and may be lost at any time. */
+/**
+ * A stream between the two halves, as one of them uses it: `data` and `mark` send here, and in `CarrierUser` they receive. It keeps the order of
+ * bytes, and that of marks, which overtake bytes that wait. It may be lost at any time.
+ */
 export interface Carrier {
   /** From now on, delivers to this half whatever arrives, beginning with what has arrived before. Call it once. */
   deliverTo(user: CarrierUser): void;

@@ -10,7 +10,7 @@ import type { ReceiveWindow } from './windows.ts';
 /** What a header section is that comes after the request's. */
 export type HeadKind = 'informational' | 'response' | 'trailers';
 
-/** The user of a stream: a Duplex on links, packets for gRPC. The stream calls it, and it calls the stream. */
+/** The user of a stream: on links an end of a tunnel, its carrier or a Duplex, packets for gRPC. The stream calls it, and it calls the stream. */
 export interface StreamHandler {
   /** A header section came after the request's. */
   onHeaders(fields: readonly Field[], kind: HeadKind): void;
