@@ -265,6 +265,16 @@ describe('A tunnel whose half is at a gateway', () => {
     assert.equal((await client.attach(attach(begun))).answer.from, 0);
   });
 
+  test('goes on with nobody but the agent that began it, if it is at the hub', async () => {
+    const { addresses } = await apiServer();
+    const first = hub('hub-1', addresses);
+    const { client } = await agent(first);
+    const begun = await client.dial(request());
+    const other = await agent(first, 'acme', 'edge-2');
+    await assert.rejects(other.client.attach(attach(begun)), /has no such tunnel/);
+    assert.equal((await client.attach(attach(begun))).answer.from, 0);
+  });
+
   test('goes on with nobody but the agent that began it, whatever another knows of it', async () => {
     const { heard, addresses } = await apiServer();
     const [first, gateway] = [hub('hub-1', addresses), process({ addresses })];

@@ -7,6 +7,7 @@ import {
   type Destination,
   type Dial,
   DialError,
+  type DialRequest,
   formatDestination,
   type PlaneEvents,
 } from '@isthmus/tunnel';
@@ -90,8 +91,7 @@ export class ApiServerLinks {
   /** Serves a hub, at a gateway. It says whose clients they are, as it says to agents who dials. */
   serve(socket: Socket, hubId: string): LinkServer {
     return this.#serve(socket, `hub ${hubId}`, {
-      // Only the agent that began a tunnel goes on with it.
-      enter: (request) => ({ ...request, destination: API_SERVER, callerName: request.caller?.identity }),
+      enter: (request) => ({ ...request, destination: API_SERVER }),
     });
   }
 
@@ -111,8 +111,8 @@ export class ApiServerLinks {
       tunnels: {
         instance: halves.instance,
         // The destination of a dial is where it went by now. An attach names what was asked for.
-        begin: (dial, answer) => halves.begin({ ...dial, destination: API_SERVER }, answer),
-        attach: (asked, answer) => halves.attach(asked, answer),
+        begin: (dial, answer) => halves.begin({ ...ofAgent(dial), destination: API_SERVER }, answer),
+        attach: (asked, answer) => halves.attach(ofAgent(asked), answer),
         // An agent may say that it is any process: its word ends no tunnels.
         linked() {},
         unlinked() {},
@@ -146,4 +146,9 @@ export class ApiServerLinks {
     this.leave();
     for (const link of this.#links) link.destroy(new Error('the process stops'));
   }
+}
+
+/** Names what is asked by its agent, which is no caller: only the agent that began a tunnel goes on with it. */
+function ofAgent<Asked extends Pick<DialRequest, 'caller'>>(asked: Asked): Asked & Pick<DialRequest, 'callerName'> {
+  return { ...asked, caller: undefined, callerName: asked.caller?.identity };
 }
