@@ -10,6 +10,7 @@ import {
   readAttached,
   readClaim,
   readOffer,
+  readRequest,
   readTicket,
 } from './dial-heads.ts';
 import { encodeMark, readMark } from './tunnel-end.ts';
@@ -95,4 +96,17 @@ test('a mark keeps its positions, and other bytes are none', () => {
     Buffer.from([4, 0, 0, 0, 0, 0, 1]),
   ])
     assert.equal(readMark(bad), undefined);
+});
+
+test('a dial of a client of an API server names its agent in what can be printed', () => {
+  const common = { ':authority': 'api-server:443', 'isthmus-dial': SECRET.slice(16), 'isthmus-tenant': 'acme' };
+  const asked = (agent: string) =>
+    readRequest({
+      ...common,
+      'isthmus-deadline': '1000',
+      'isthmus-client': `agent=${agent};from=10.0.0.9:1;to=10.0.0.1:2`,
+    });
+  assert.equal(asked('acme%2Fagent%2Fedge-1').caller?.identity, 'acme/agent/edge-1');
+  for (const bad of ['a%1b[2J', 'a%0Ab', '%'])
+    assert.throws(() => asked(bad), /^DialError: not a dial: isthmus-client/);
 });

@@ -1,3 +1,4 @@
+import { isPrintable } from '@isthmus/runtime';
 import {
   type AttachAnswer,
   type AttachClaim,
@@ -256,7 +257,10 @@ function readCommon(head: Head) {
 /** Reads who a client of an API server is. Only a hub is believed: who takes dials of others says itself who they are. */
 function readClient(value: string): Caller {
   const values = decode(value);
-  const identity = percentDecoded(values.get('agent') ?? '') ?? '';
+  const identity = percentDecoded(values.get('agent') ?? '');
+  // Logs, audit and terminals show it.
+  if (identity === undefined || !isPrintable(identity))
+    throw new DialError('http_request_error', `not a dial: ${CLIENT_FIELD} cannot be read`);
   return { via: 'api-server', identity, remote: values.get('from') ?? '', local: values.get('to') ?? '' };
 }
 
