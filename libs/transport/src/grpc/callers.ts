@@ -40,7 +40,7 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
     serve(call, proven) {
       const shown = identifyByToken ? call.metadata.get('authorization') : [];
       if (!identifyByToken || shown.length === 0) {
-        open(
+        begin(
           call,
           proven,
           options,
@@ -48,7 +48,7 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
         );
         return;
       }
-      call.guarded(async () => open(call, proven, options, await judgedBy(identifyByToken, call, shown)))();
+      call.guarded(async () => begin(call, proven, options, await judgedBy(identifyByToken, call, shown)))();
     },
   };
 }
@@ -77,7 +77,7 @@ async function judgedBy(
   }
 }
 
-function open(call: ServerCall<ConnectionPeer>, proven: () => void, options: ProxyServiceOptions, who: Judged): void {
+function begin(call: ServerCall<ConnectionPeer>, proven: () => void, options: ProxyServiceOptions, who: Judged): void {
   const { peer } = call;
   const refused = (why: Error) => options.events.emit('refused', 'callers', peer.remote, why);
   const failed = (why: DialError) => {
