@@ -16,7 +16,7 @@ export const TRANSPORT = {
   apiServerProbeMs: 2000,
   /** How long such a try may take. */
   apiServerProbeConnectMs: 5000,
-  /** How long a gateway may take to reach an API server for a hub's client, while others could be asked. */
+  /** How long a gateway, or the hub itself, may take to reach an API server for a hub's client, while others could be asked. */
   apiServerTryMs: 2000,
   /** How many gateways are asked for one client. Each costs an API server that is down one more attempt, and its tenant one of its rate there. */
   apiServerGateways: 2,

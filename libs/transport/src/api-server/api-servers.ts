@@ -14,7 +14,6 @@ import {
   ByteMeter,
   type Destination,
   DIRECT,
-  type Dial,
   DialAbort,
   DialError,
   type DialRequest,
@@ -75,6 +74,7 @@ interface Client {
   readonly tenant: string;
   readonly server: ApiServer;
   readonly dial: ClientDial;
+  readonly timeoutMs: number;
 }
 
 /** The dial of a client. Its destination is the address that it goes to, or was meant to. */
@@ -128,7 +128,7 @@ export class ApiServers {
   }
 
   /** Connects a client that comes through an agent of a tenant to the tenant's API server, whatever its destination says. */
-  readonly dial: Dial = (request) => {
+  readonly dial = (request: DialRequest, timeoutMs: number = TRANSPORT.apiServerConnectMs): Promise<Established> => {
     const { events } = this.#options;
     const start = performance.now();
     const { tenant } = request;
@@ -158,7 +158,7 @@ export class ApiServers {
       gone();
       throw fail(error);
     };
-    return this.#connect({ tenant, server, dial }).then(connected, failed);
+    return this.#connect({ tenant, server, dial, timeoutMs }).then(connected, failed);
   };
 
   /** Cuts a tunnel when the process stops. */
@@ -185,7 +185,7 @@ export class ApiServers {
     const { tenant } = server;
     const start = performance.now();
     const dial = dialOf(socket, hello, server);
-    const client = { tenant, server, dial };
+    const client = { tenant, server, dial, timeoutMs: TRANSPORT.apiServerConnectMs };
     const fail = (thrown: unknown) => {
       const error = asDialError(thrown);
       if (!dial.signal.aborted) events.emit('api-server:failure', dial, error, performance.now() - start);
@@ -259,7 +259,7 @@ export class ApiServers {
     return new DialError('destination_ip_prohibited', text);
   }
 
-  #reach({ server, dial }: Client): Promise<Reached> {
+  #reach({ server, dial, timeoutMs }: Client): Promise<Reached> {
     return new Promise((resolve, reject) => {
       const { signal } = dial;
       const left = new DialError('connection_terminated', 'the client left');
@@ -274,9 +274,9 @@ export class ApiServers {
         reject(error);
       };
       const abandon = () => giveUp(false, left);
-      const seconds = TRANSPORT.apiServerConnectMs / 1000;
+      const seconds = timeoutMs / 1000;
       const late = () => giveUp(true, new DialError('connection_timeout', `no address answered within ${seconds} s`));
-      const timer = setTimeout(late, TRANSPORT.apiServerConnectMs);
+      const timer = setTimeout(late, timeoutMs);
       signal.addEventListener('abort', abandon);
       const stop = this.addresses.connect(server.addresses, {
         reached(reached) {

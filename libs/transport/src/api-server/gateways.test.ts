@@ -7,13 +7,14 @@ import { until } from '@isthmus/runtime/testing';
 import {
   type AttachRequest,
   DialAbort,
-  type DialError,
+  DialError,
   type DialRequest,
   type Established,
   planeEvents,
   type TunnelInfo,
 } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
+import { TRANSPORT } from '../defaults.ts';
 import { LinkClient } from '../link/client.ts';
 import type { LinkServer } from '../link/server.ts';
 import { listen } from '../link/testing.ts';
@@ -195,6 +196,24 @@ describe('A hub has a gateway connect to an API server', () => {
     for (let dial = 0; dial < 9; dial++) await assert.rejects(client.dial(request()));
     assert.ok(sum() <= 2 * 9, `${sum()} tries of 9 dials`);
     assert.ok(Math.min(...tried()) > 0, `all gateways were asked: ${tried()}`);
+  });
+
+  test('no later than after a short try of its own, if that did not reach it lately', async () => {
+    const { addresses } = await apiServer();
+    const nobody = net.createServer();
+    const down = [`127.0.0.1:${await listen(nobody)}`];
+    nobody.close();
+    const [first, gateway] = [hub('hub-1', undefined), process({ addresses: down })];
+    await serves(gateway, first, 'gw-1');
+    const tried: (number | undefined)[] = [];
+    const here = async (_request: DialRequest, timeoutMs?: number) => {
+      tried.push(timeoutMs);
+      throw new DialError('connection_timeout', 'no address answered');
+    };
+    await assert.rejects(first.gateways.dial(request(), here));
+    down.splice(0, 1, ...addresses);
+    assert.equal((await first.gateways.dial(request(), here)).agentId, 'gw-1');
+    assert.deepEqual(tried, [undefined, TRANSPORT.apiServerTryMs]);
   });
 
   test('none that leaves, and none beyond a limit of the tenant', async () => {

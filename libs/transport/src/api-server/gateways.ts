@@ -2,7 +2,6 @@ import type { Socket } from 'node:net';
 import {
   type Attach,
   asDialError,
-  type Dial,
   DialError,
   type DialRequest,
   type Established,
@@ -68,14 +67,21 @@ export class ApiServerGateways {
     void client.closed.then(() => this.#links.delete(link));
   }
 
-  /** Connects a client at a gateway, then at another, then at this hub; at gateways that did not reach its API server lately only after that. */
-  async dial(request: DialRequest, here: Dial): Promise<Established> {
+  /**
+   * Connects a client at a gateway, then at another, then at this hub; at gateways that did not reach its API server lately only after that.
+   * @param here connects it at this hub, within so many milliseconds while others are left: where hubs have no way to API servers, packets are dropped
+   */
+  async dial(
+    request: DialRequest,
+    here: (request: DialRequest, timeoutMs?: number) => Promise<Established>,
+  ): Promise<Established> {
     const { tenant, signal, deadline } = request;
     const { good, avoided } = this.#serving(tenant);
     let refusal: DialError | undefined;
     for (const link of [...good, undefined, ...avoided]) {
       try {
-        return await (link ? this.#through(link, request) : here(request));
+        if (link) return await this.#through(link, request);
+        return await here(request, avoided.length > 0 ? TRANSPORT.apiServerTryMs : undefined);
       } catch (thrown) {
         refusal = asDialError(thrown);
         // A tenant that is at its limit at one is not to ask all others.
