@@ -338,17 +338,14 @@ class ServedHub {
 async function connectHub(address: string, settings: TlsSettings, patience: number): Promise<Socket> {
   const { hostname, port } = new URL(`tcp://${address}`);
   const host = hostname.replace(/^\[|\]$/g, '');
-  // By its role, not its address: anyone who can write to the registry could name any address.
+  // First: it may throw, and would leave a socket behind.
+  const trust = clientTlsOf(settings);
   const late = performance.now() + patience;
-  const { socket, done } = secureConnect(
-    {
-      socket: await connectTo({ host, port: Number(port) }, { timeout: patience }),
-      servername: host,
-      ALPNProtocols: ['h2'],
-    },
-    clientTlsOf(settings),
-    [HUB_SERVER_NAME],
-  );
+  const below = await connectTo({ host, port: Number(port) }, { timeout: patience });
+  // By its role, not its address: anyone who can write to the registry could name any address.
+  const { socket, done } = secureConnect({ socket: below, servername: host, ALPNProtocols: ['h2'] }, trust, [
+    HUB_SERVER_NAME,
+  ]);
   const text = `no TLS handshake within ${patience} ms`;
   await unlessGivenUp(socket, () => done, { timeout: late - performance.now(), late: text });
   return socket;
