@@ -216,6 +216,23 @@ test('an exception in our own code during an attempt, first or retry, fails its 
   }
 });
 
+test('an exception in our own code after the answer ends the tunnel, and its session counts it no more', async () => {
+  const { events, tracer } = unobserved();
+  const attempt: typeof tracer.attempt = (...of) => ({
+    ...tracer.attempt(...of),
+    end({ outcome }) {
+      if (outcome === 'established') throw new Error('a defect');
+    },
+  });
+  const directory = plane('h1');
+  const answer = established();
+  const dial = routing(directory, { h1: async () => answer }, 0, { events, tracer: { ...tracer, attempt } });
+  await assert.rejects(dial(request), { code: 'proxy_internal_error' });
+  assert.equal(answer.end.stream.destroyed, true);
+  await new Promise(setImmediate);
+  assert.equal(best(directory, 'x')?.open, 0);
+});
+
 test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
   const pass = stoppedTime(t);
   const seen: DialRequest[] = [];

@@ -268,11 +268,12 @@ class Attempts implements Due {
     };
     const answered = (established: Established) => {
       try {
-        onceLeft(established.end, release);
         this.#lives(attempt);
         running.delete(attempt);
         this.#succeed(attempt, established);
+        onceLeft(established.end, release);
       } catch (thrown) {
+        established.end.abort(thrown as Error);
         failed(thrown);
       }
     };
@@ -302,8 +303,7 @@ class Attempts implements Due {
   #awaitAnswer(attempt: Attempt, running: ReadonlySet<Attempt>): void {
     this.#lives(attempt);
     if (this.#state.at === 'settled' || !running.has(attempt)) return;
-    const hung = () => this.#guarded(() => this.#hedge(attempt.record.sessionId));
-    attempt.silence.awaitNext(DIRECTORY.hungAfterMs, hung);
+    attempt.silence.awaitNext(DIRECTORY.hungAfterMs, () => this.#guarded(() => this.#hedge(attempt.record.sessionId)));
   }
 
   /** Tries another session beside one that is silent. @param suspects what may hang: the session, and its hub */
