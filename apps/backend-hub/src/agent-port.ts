@@ -237,8 +237,8 @@ type Welcome = HubHello & AdmittedAgent & Reach;
 
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
 export class AgentPort {
-  /** Tells agents about the plane's hubs. */
-  readonly membership = new HubReports();
+  /** Tells agents about the plane's hubs, and of gateways that are gone. */
+  readonly reports = new HubReports();
   readonly admission: AgentAdmission;
   readonly listeners: AgentListeners;
   readonly apiServers: ApiServers;
@@ -296,7 +296,7 @@ export class AgentPort {
 
   async close(): Promise<void> {
     this.#unwatch();
-    this.membership.close();
+    this.reports.close();
     this.apiServers.close();
     this.#apiServerLinks.close();
     await this.#grpc.close(HUB.goAgentGraceMs);
@@ -334,7 +334,7 @@ export class AgentPort {
 
   /** Returns how many servers an agent should connect to. */
   #serverCount(): number {
-    return this.#options.serverCount ?? Math.max(1, this.membership.live);
+    return this.#options.serverCount ?? Math.max(1, this.reports.live);
   }
 
   async #admit(hello: AgentHello, socket: Socket): Promise<Welcome> {
@@ -344,7 +344,7 @@ export class AgentPort {
       ? await this.admission.link(hello, socket)
       : await this.#apiServerLinks.admit(hello, socket);
     const { pingSeconds: seconds } = hello;
-    const ping = seconds === undefined ? pingAtRest(this.membership.links) : { seconds, atRest: false };
+    const ping = seconds === undefined ? pingAtRest(this.reports.links) : { seconds, atRest: false };
     const offers = {
       ...(agent.grant && isSession && { policy: true }),
       ...(agent.renew && { renewal: true }),
@@ -383,7 +383,7 @@ export class AgentPort {
         else if (message.type === 'credential') void sessionGrant?.renew(message.token, taken);
       },
     });
-    const quit = this.membership.add(link);
+    const quit = this.reports.add(link);
     void link.closed.then(guarding((error) => events.emit('fault', 'agents', peer, error))(quit));
     if (agent.grant) this.#policies.add(agent.grant.tenant, link);
     if (mistake) events.emit('refused', 'agents', peer, mistake);

@@ -170,7 +170,7 @@ class RunningHub implements Hub {
     try {
       const { events } = observation;
       const tenantsOf = tenancy?.identify.gateway;
-      const hungUp = (loss: GatewayLoss) => this.#agents.membership.hungUp(loss);
+      const hungUp = (loss: GatewayLoss) => this.#agents.reports.hungUp(loss);
       const own = { hubId, dial, attach, answer, tenantsOf, apiServers: this.#gateways, events, hungUp };
       if (peers) this.#peers = await servePeers({ ...peers, ...own });
       await this.#agents.start();
@@ -187,7 +187,7 @@ class RunningHub implements Hub {
     changed({ kind: 'hub', hub: this.#record });
     this.#registration = registry.register(this.#record, (up, detail) => {
       this.#detail = detail;
-      this.#agents.membership.registry(up);
+      this.#agents.reports.registry(up);
       observation.events.emit('registry', up ? 'up' : 'down', detail);
     });
     void this.#registration.superseded.then((by) => {
@@ -208,7 +208,7 @@ class RunningHub implements Hub {
     // Its own state is newer than the registry's: it may drain already, and it lives even if the registry lost everything.
     const told = known.map((hub) => (own(hub) ? { ...hub, draining: this.#record.draining } : hub));
     if (!this.#isSuperseded && !known.some(own)) told.push(this.#record);
-    this.#agents.membership.update(told.map(asMember));
+    this.#agents.reports.update(told.map(asMember));
   }
 
   leave(): void {
@@ -225,7 +225,7 @@ class RunningHub implements Hub {
     this.#options.changed({ kind: 'hub', hub: this.#record });
     this.#registration?.drain();
     this.membership(this.#hubs);
-    this.#agents.membership.flush();
+    this.#agents.reports.flush();
     await this.#agents.stop();
     this.#sessions.leave();
     await giveUpSessions(this.#sessions, this.#options.directory, this.hubId);

@@ -19,7 +19,7 @@ import { HUB } from './defaults.ts';
 
 /**
  * Returns how many sessions each agent has with other hubs that stay, by `agentKey`, according to the registry's copy. Sessions of a
- * killed hub count until its record has expired, up to 13 s.
+ * killed hub count until its record has expired, up to 14 s.
  */
 export function sessionsAtOtherHubs(directory: Directory, own: string): ReadonlyMap<string, number> {
   const sessions = new Map<string, number>();

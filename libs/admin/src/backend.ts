@@ -54,7 +54,7 @@ export interface SessionMove {
   readonly agentId: string;
   /**
    * The agent's sessions with other hubs that are not draining, as far as this process knows. A killed session counts until the
-   * registry notices, up to 13 s later.
+   * registry notices, up to 14 s later.
    */
   readonly elsewhere: number;
 }

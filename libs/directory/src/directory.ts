@@ -52,7 +52,7 @@ export class Directory extends Replica {
     for (const tenant of tenants) this.#tell(tenant, hubId);
   }
 
-  /** The link to a hub is silent, or was heard again. Until then its sessions count as draining: dials and tunnels go elsewhere while they can. */
+  /** The link to a hub is silent, or was heard again. Until then its sessions count as draining, for all tenants. What dials accuse is in `Suspects`. */
   suspect(hubId: string, is: boolean): void {
     if (is === this.#suspects.has(hubId)) return;
     if (is) this.#suspects.add(hubId);
@@ -78,7 +78,7 @@ export class Directory extends Replica {
     return () => this.#watchers.delete(watcher);
   }
 
-  /** Removes a session that its hub says does not exist, until the hub announces it again. */
+  /** Removes a session that its hub does not have, or whose connection to the agent ended, until the hub announces it again. */
   forget(sessionId: string): void {
     const record = this.placement.get(sessionId)?.record;
     if (record) this.apply({ kind: 'session-gone', ...record });

@@ -252,7 +252,7 @@ function shuffledBySize(sets: readonly RandomSet<Session>[], random: () => numbe
 
 /**
  * Hubs and sessions that did not acknowledge a dial in time. Dials avoid them while there is an alternative, until they answer or
- * `suspectMs` has passed: long before PING finds them dead. One tenant's silent agents make only its own dials avoid their hub. If sessions
+ * `suspectMs` has passed: long before PING finds them silent (`Directory.suspect`). One tenant's silent agents make only its own dials avoid their hub. If sessions
  * of two tenants are silent there, the hub itself may hang, and all dials avoid it.
  */
 export class Suspects {

@@ -63,7 +63,7 @@ export class Drain {
 
   /** Throws a retryable DialError if no new dial is taken. */
   check(): void {
-    if (this.#reason) throw this.lost(this.#reason);
+    if (this.#reason) throw this.errorOf(this.#reason);
   }
 
   /** Call after a dial or tunnel has ended. */
@@ -77,8 +77,8 @@ export class Drain {
     this.#closed.resolve(reason);
   }
 
-  /** The error of a dial that got no answer. It may have reached the destination. */
-  lost(cause: Error): DialError {
+  /** Returns the error of a dial that got no answer. It may have reached the destination. */
+  errorOf(cause: Error): DialError {
     // A SessionLost names its peer already.
     const text = cause instanceof SessionLost ? cause.message : `${this.#options.peer}: ${cause.message}`;
     return new DialError('connection_terminated', text, { retryable: true, cause });

@@ -380,7 +380,7 @@ export class LinkClient implements NextHopConnection {
   /** @returns why it cannot open a stream, if it cannot */
   #begin(head: OutgoingHead): Http2Stream | DialError {
     const { reason } = this.#drain;
-    if (reason) return this.#drain.lost(reason);
+    if (reason) return this.#drain.errorOf(reason);
     try {
       const stream = this.#http2.begin(head);
       this.#streams.add(stream);
@@ -388,14 +388,14 @@ export class LinkClient implements NextHopConnection {
       return stream;
     } catch (error) {
       if (error instanceof TypeError) return new DialError('http_request_error', error.message, { cause: error });
-      return this.#drain.lost(error as Error);
+      return this.#drain.errorOf(error as Error);
     }
   }
 
   /** Returns the error of a dial whose stream ended without an answer. The caller has received nothing from the destination. */
   #lost(code: number | undefined): DialError {
     const { reason } = this.#drain;
-    if (reason) return this.#drain.lost(reason);
+    if (reason) return this.#drain.errorOf(reason);
     // The link goes on: another session may serve the dial, but none is about to take this one's place.
     const why = code === ErrorCode.REFUSED_STREAM ? 'dial refused' : 'the stream ended without an answer';
     return new DialError('proxy_internal_error', `${this.#peer}: ${why}`, { retryable: true });

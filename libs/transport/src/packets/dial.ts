@@ -171,7 +171,7 @@ export class PacketClient implements NextHopConnection {
     const lost = new SessionLost(`agent ${agentId}: ${cause.message}`, { cause, ...(!error && { by: 'agent' }) });
     this.#drain.refuseDials(lost);
     for (const stream of streams) stream.lost(lost);
-    for (const pending of [...this.#pending.values()]) pending.fail(this.#drain.lost(lost));
+    for (const pending of [...this.#pending.values()]) pending.fail(this.#drain.errorOf(lost));
     this.#drain.over(lost);
   }
 

@@ -167,7 +167,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   /** Since when the tunnel is detached, and why. Unset while it is attached. */
   #lost: { readonly at: number; readonly reason: Error } | undefined;
   /** Aborts the attach that is under way. */
-  #pendingAttach: DialAbort | undefined;
+  #attachSignal: DialAbort | undefined;
   /** Why no attach can succeed any more. */
   #finalReason: Error | undefined;
   #over = false;
@@ -214,7 +214,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
     if (this.#over) return;
     if (!this.attached) {
       // An attach that waits for an agent without sessions would only delay the tunnel's end.
-      if (sessions.length === 0) this.#pendingAttach?.abort();
+      if (sessions.length === 0) this.#attachSignal?.abort();
       this.retry();
       return;
     }
@@ -278,7 +278,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
     const { sweep: deadlines } = this.#shared.halves;
     const options = { directory, suspects, ...observation, deadlines, silentMs, ownDeadline: true };
     this.#tryLast(session.sessionId);
-    this.#pendingAttach = signal;
+    this.#attachSignal = signal;
     try {
       const { answer, carrier } = await attachThrough(link, session, request, options);
       const through = () => this.#attachedThrough(session.sessionId, session.hubId);
@@ -290,7 +290,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
       this.#finalReason ??= this.#agentGone();
       this.#failed(position, this.#finalReason ?? error);
     } finally {
-      if (this.#pendingAttach === signal) this.#pendingAttach = undefined;
+      if (this.#attachSignal === signal) this.#attachSignal = undefined;
     }
   }
 
