@@ -394,6 +394,27 @@ test('a user that has paused gets neither bytes nor the end, and what it takes l
   assert.deepEqual(carrier.marks.at(-1), { taken: 5, final: 0 });
 });
 
+test('a reader that takes what waits piece by piece is seen to take it, while the window opens only once nothing waits', () => {
+  const { halves, time, carrier, told, user } = setUp();
+  const onData = () => half.pause();
+  const half = begun(new AgentEnd(halves), { told, carrier, user: { ...user, onData } });
+  const consumed: number[] = [];
+  carrier.consume = (bytes) => {
+    consumed.push(bytes);
+    return true;
+  };
+  half.pause();
+  const piece = Buffer.alloc(100_000);
+  for (let count = 1; count <= 3; count++) half.data(carrier, piece);
+  for (let count = 1; count <= 2; count++) {
+    half.resume();
+    time.run(time.now() + 250);
+  }
+  assert.deepEqual([carrier.marks, consumed], [[{ taken: 100_000 }, { taken: 200_000 }], []]);
+  half.resume();
+  assert.deepEqual([carrier.marks.at(-1), consumed], [{ taken: 300_000 }, [300_000]]);
+});
+
 test('it has finished once the other half has got everything, and is gone once both have said so', () => {
   const { half, carrier, told } = agentHalf();
   half.write(Buffer.from('bye'));

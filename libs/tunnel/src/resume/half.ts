@@ -35,8 +35,8 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
   #flows = false;
   /** What has come and waits for the user. */
   #waiting: Waiting | undefined;
-  /** Bytes that the user has got of it, and that do not count as taken yet. */
-  #delivered = 0;
+  /** Bytes of the present carrier that the user has got, and for which its window has not opened again. */
+  #unread = 0;
   /** Whether the user was told the other side's end. */
   #endTold = false;
   /** Whether the other half has taken all bytes of this side, and its end, or never will. */
@@ -191,22 +191,16 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
   /** Tells what has waited, as far as the user wants it. */
   #tell(): void {
     const waiting = this.#waiting;
+    let delivered = 0;
     while (this.#flows && waiting && waiting.length > 0 && !this.#closed) {
       const piece = waiting.shift() as Uint8Array;
-      this.#delivered += piece.length;
+      delivered += piece.length;
       this.#user?.onData(piece);
     }
     if (waiting?.length === 0) this.#waiting = undefined;
     this.#tellEnd();
-    // Not before, because a window that opens as a slow reader takes a little of it would grow as a fast reader's does.
-    if (!this.#waiting) this.#takeDelivered();
+    this.#take(delivered);
     if (this.#closed) this.#tellClosed(this.#closed.failure);
-  }
-
-  #takeDelivered(): void {
-    const bytes = this.#delivered;
-    this.#delivered = 0;
-    this.#take(bytes);
   }
 
   #deliver(bytes: Uint8Array): void {
@@ -260,9 +254,15 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
   /** The user's socket has taken this many of the delivered bytes. */
   #take(bytes: number): void {
     if (this.#state !== 'running' || bytes === 0) return;
-    const fresh = this.incoming.take(bytes);
+    this.#unread += this.incoming.take(bytes);
     if (this.incoming.ofEarlier === 0) this.shrinkReceiveLimit();
-    this.#acknowledge(fresh > 0 && this.carrier?.consume(fresh) === true);
+    let opened = false;
+    // Not before nothing waits: a window that opens as a slow reader takes a little of it would grow as a fast reader's does.
+    if (!this.#waiting && this.#unread > 0) {
+      opened = this.carrier?.consume(this.#unread) === true;
+      this.#unread = 0;
+    }
+    this.#acknowledge(opened);
     const carrier = this.carrier;
     if (carrier && this.#leftBytes && this.hasRoom) this.#replace(carrier, 'there is room again for what it left');
   }
@@ -369,6 +369,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     const outgoing = this.outgoing;
     this.carrier = carrier;
     this.incoming.goOn(at);
+    this.#unread = 0;
     this.#leftBytes = false;
     old?.drop();
     outgoing.release(outgoing.next(received));
