@@ -314,22 +314,29 @@ test('a half-closed tunnel that stays silent ends', async (t) => {
   t.mock.timers.reset();
 });
 
-test('a half-closed tunnel whose bytes still arrive at a slow reader lives on', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  const arrived = { progress: 0 };
-  const [caller, destination] = [new Peer(), new Peer()];
-  destination.used = new StreamAsHalf(destination, arrived);
-  const splice = new AwaitedSplice(caller, destination);
-  caller.push(null);
-  await once(destination, 'finish');
-  for (arrived.progress = 1; arrived.progress < 5; arrived.progress++) t.mock.timers.tick(300_000);
-  assert.equal(destination.aborted, undefined);
-  t.mock.timers.tick(300_000);
-  t.mock.timers.tick(300_000);
-  assert.equal((await splice.done).by, 'limit');
-  assert.match(String(destination.aborted), /half-closed and silent/);
-  t.mock.timers.reset();
-});
+for (const [whose, grow] of [
+  ['bytes still arrive at a slow reader', (of, at) => (of.progress = at)],
+  ['queue still shrinks for a slow reader', (of, at) => (of.waiting = 10 - at)],
+] as const satisfies readonly (readonly [string, (of: { progress: number; waiting: number }, at: number) => number])[])
+  test(`a half-closed tunnel whose ${whose} lives on`, async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const of = { progress: 0, waiting: 10 };
+    const [caller, destination] = [new Peer(), new Peer()];
+    destination.used = new StreamAsHalf(destination, of);
+    const splice = new AwaitedSplice(caller, destination);
+    caller.push(null);
+    await once(destination, 'finish');
+    for (let at = 1; at < 5; at++) {
+      grow(of, at);
+      t.mock.timers.tick(300_000);
+    }
+    assert.equal(destination.aborted, undefined);
+    t.mock.timers.tick(300_000);
+    t.mock.timers.tick(300_000);
+    assert.equal((await splice.done).by, 'limit');
+    assert.match(String(destination.aborted), /half-closed and silent/);
+    t.mock.timers.reset();
+  });
 
 test("an end's explanation of its stream's failure decides who closed the tunnel, and why", async () => {
   const explain = (failure: Error) => new PlaneEnded('the hub ended it', { cause: failure });

@@ -93,8 +93,8 @@ export class Splice implements Due {
   #late: Late = 'cut';
   /** After so long it is due, in milliseconds. For a cut, after each chunk. */
   #patienceMs = 0;
-  /** The progress of the half, if one of the ends is one, when it was last made due. */
-  #progress = 0;
+  /** What sockets had taken when it was last made due. */
+  #takenThen = 0;
 
   constructor(caller: TunnelEnd, destination: TunnelEnd, options: SpliceOptions = {}) {
     this.#options = options;
@@ -273,8 +273,10 @@ export class Splice implements Due {
     return this.#options.deadlines ?? deadlines;
   }
 
-  get #halfProgress(): number {
-    return this.#caller.used.progress + this.#destination.used.progress;
+  /** Changes with each byte that a socket takes, here or beyond a half. */
+  get #taken(): number {
+    const [caller, destination] = [this.#caller.used, this.#destination.used];
+    return caller.progress - caller.writableLength + destination.progress - destination.writableLength;
   }
 
   /** Waits for what is due next, and for nothing else. */
@@ -284,7 +286,7 @@ export class Splice implements Due {
     const { before, due } = this;
     this.#late = late;
     this.#patienceMs = ms;
-    this.#progress = this.#halfProgress;
+    this.#takenThen = this.#taken;
     this.due = now + ms;
     if (!before || this.due < due) this.#deadlines.enter(this);
   }
@@ -294,7 +296,7 @@ export class Splice implements Due {
       if (this.#late === 'end') this.#endForCaller(this.#endsIdle as CutBy);
       else if (this.#late === 'close') this.#closeOpen();
       // What was copied long ago still arrives there.
-      else if (this.#halfProgress !== this.#progress) this.#wait(this.#patienceMs, 'cut');
+      else if (this.#taken !== this.#takenThen) this.#wait(this.#patienceMs, 'cut');
       else this.abort(new PlaneEnded(`half-closed and silent for ${this.#patienceMs / 1000} s`, { by: 'limit' }));
     } catch (error) {
       this.failed(error as Error);

@@ -34,13 +34,20 @@ export function behind(stages: readonly Stage[], open: Dial): Dial {
 
 export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
 
+interface SaidOfHalf {
+  readonly detached?: boolean;
+  readonly progress?: number;
+  /** Bytes that wait there. */
+  readonly waiting?: number;
+}
+
 /** A stream that stands for a tunnel's half. */
 export class StreamAsHalf extends UsedStream {
   readonly #stream: Duplex;
-  readonly #of: { readonly detached?: boolean; readonly progress?: number };
+  readonly #of: SaidOfHalf;
 
   /** @param of what the half says of itself; live */
-  constructor(stream: Duplex, of: { readonly detached?: boolean; readonly progress?: number }) {
+  constructor(stream: Duplex, of: SaidOfHalf) {
     super(stream, {});
     this.#stream = stream;
     this.#of = of;
@@ -52,6 +59,10 @@ export class StreamAsHalf extends UsedStream {
 
   override get progress(): number {
     return this.#of.progress ?? 0;
+  }
+
+  override get writableLength(): number {
+    return this.#of.waiting ?? super.writableLength;
   }
 
   whenClosed(then: () => void): void {
