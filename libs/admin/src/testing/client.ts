@@ -27,7 +27,8 @@ export interface AdminClientTls {
 export function adminClient(address: string, tls?: AdminClientTls): AdminConnection {
   const socketPath = socketPathOf(address);
   const secure = tls && socketPath === undefined;
-  const agent = secure ? new TlsAgent({ keepAlive: true }) : new Agent({ keepAlive: true });
+  // A connection for each question: an admin port takes few of one address, and tests that wait ask often.
+  const agent = secure ? new TlsAgent() : new Agent();
   const place = socketPath === undefined ? parseDestination(address) : { host: 'localhost', socketPath };
   const options: RequestOptions = { ...place, agent, path: '/ask', method: 'POST' };
   const certificates = secure ? { ...tls, servername: ADMIN_SERVER_NAME, checkServerIdentity: checkFor(address) } : {};
