@@ -1,4 +1,4 @@
-import dns from 'node:dns';
+import { promises } from 'node:dns';
 import { readFileSync, writeFileSync } from 'node:fs';
 
 /**
@@ -6,10 +6,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
  * question takes the first list away. Other names are resolved as usual.
  */
 const file = process.env.ISTHMUS_TEST_ANSWERS ?? '';
-const { resolve4, resolve6 } = dns.Resolver.prototype;
+const { resolve4, resolve6 } = promises.Resolver.prototype;
 
-type Callback = (error: NodeJS.ErrnoException | null, addresses: string[]) => void;
-type Resolve = (this: dns.Resolver, name: string, callback: Callback) => void;
+type Resolve = (this: promises.Resolver, name: string) => Promise<string[]>;
 
 function answer(): string[] {
   const [next = [], ...others] = JSON.parse(readFileSync(file, 'utf8')) as string[][];
@@ -18,13 +17,12 @@ function answer(): string[] {
 }
 
 function answering(addresses: () => string[], otherwise: Resolve): Resolve {
-  return function (this: dns.Resolver, name, callback) {
-    if (name.endsWith('.rebind.example')) setImmediate(callback, null, addresses());
-    else otherwise.call(this, name, callback);
+  return async function (this: promises.Resolver, name) {
+    return name.endsWith('.rebind.example') ? addresses() : await otherwise.call(this, name);
   };
 }
 
-Object.assign(dns.Resolver.prototype, {
+Object.assign(promises.Resolver.prototype, {
   resolve4: answering(answer, resolve4 as Resolve),
   resolve6: answering(() => [], resolve6 as Resolve),
 });
