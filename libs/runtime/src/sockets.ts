@@ -61,7 +61,7 @@ export function prefixAt(prefixes: readonly Buffer[], bytes: Buffer): number | u
 /**
  * Gives a socket's bytes to `take` as they are read: a listener for `data`, of which Node makes 45 calls and a tick for each chunk, for an event
  * and for a look whether to read more. A chunk that nothing holds up passes these by, because Node gives what it has read to `push`. What waits
- * in the stream, because that was paused or begins with bytes that were put back, comes as `data`.
+ * in the stream, because that was paused or begins with bytes that were put back, comes as `data`. Other listeners for `data` get nothing else.
  * @returns a function that ends this
  */
 export function onRead(socket: Duplex, take: (chunk: Buffer) => void): () => void {

@@ -86,7 +86,6 @@ function turnAway(socket: TLSSocket, why: string, wanted: () => void): void {
     if (!told) wanted();
     told = true;
   };
-  socket.once('data', tell);
   if (socket.alpnProtocol === 'h2') answerFirstStream(socket, why, tell);
   else answerSoon(socket, why, tell);
 }
@@ -103,8 +102,9 @@ function refusal(why: string): string {
 }
 
 /** Answers a request, or a peer that waits to be told. Deno reads nothing more of a connection that it has ended: so not at once. */
-function answerSoon(socket: TLSSocket, why: string, late: () => void): void {
-  endsSoon(socket, late);
+function answerSoon(socket: TLSSocket, why: string, wanted: () => void): void {
+  endsSoon(socket, wanted);
+  socket.once('data', wanted);
   const answer = () => {
     clearTimeout(timer);
     socket.off('data', answer).resume().end(refusal(why));
@@ -123,8 +123,8 @@ const REFUSING: Config = {
 };
 
 /** Answers both gRPC clients, in the status, and the other end of a link. */
-function answerFirstStream(socket: TLSSocket, why: string, late: () => void): void {
-  endsSoon(socket, late);
+function answerFirstStream(socket: TLSSocket, why: string, wanted: () => void): void {
+  endsSoon(socket, wanted);
   const head = hpackEncode([
     [':status', '200'],
     ['content-type', 'application/grpc'],
@@ -137,6 +137,7 @@ function answerFirstStream(socket: TLSSocket, why: string, late: () => void): vo
     defer: process.nextTick,
     lost: (reason) => reason,
     opened(stream) {
+      wanted();
       stream.answer(head, true);
       connection.leave();
     },
