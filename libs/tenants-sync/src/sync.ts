@@ -112,9 +112,10 @@ export class Sync {
         this.#fail(name, undefined, error);
       }
     }
-    this.#end();
+    const stays = this.#end();
     if (this.#pending.size > 0) this.#write();
     this.#options.directory.sweep(this.#options.now());
+    if (stays) throw stays;
   }
 
   /** Composes an object, and says what is wrong with it or has it written. */
@@ -180,15 +181,21 @@ export class Sync {
     }
   }
 
-  /** Ends tenants whose objects are gone, and whose grace is over. */
-  #end(): void {
+  /** Ends tenants whose objects are gone, and whose grace is over. @returns why a file stays, which is tried again */
+  #end(): unknown {
     const { directory, now, changed, sources } = this.#options;
+    let stays: unknown;
     for (const [name, { at }] of this.#leaving) {
       if (now() < at) continue;
       const base = baseOf(name);
       if (sources(name).length > 0) this.#due.add(name);
       else if (this.#files.has(base)) {
-        directory.remove(base);
+        try {
+          directory.remove(base);
+        } catch (error) {
+          stays = error;
+          continue;
+        }
         this.#files.delete(base);
         this.#created.delete(base);
         this.#tenants.update(this.#files);
@@ -196,6 +203,7 @@ export class Sync {
       }
       this.#leaving.delete(name);
     }
+    return stays;
   }
 
   /** What cannot be written, as on a full disk, is tried again. */

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { Directory } from './directory.ts';
+import type { Source } from './kinds.ts';
+import { Sync } from './sync.ts';
+
+function tenant(name: string): Source {
+  return { kind: 'Tenant', namespace: 'acme', name, created: 0, generation: 1, atOnce: true, fields: {} };
+}
+
+test('a file that cannot be removed is tried again, and holds up no other', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-'));
+  t.after(() => rmSync(dir, { recursive: true }));
+  const objects = new Map([tenant('one'), tenant('two')].map((each) => [`acme/${each.name}`, each]));
+  const sync = new Sync({
+    directory: new Directory(dir),
+    stores: { own: () => undefined, labelled: () => undefined },
+    sources: (name) => [objects.get(name)].filter((each) => each !== undefined),
+    graceMs: 0,
+    changed: () => {},
+    now: () => 0,
+  });
+  const files = () => readdirSync(dir).filter((name) => name.endsWith('.yaml'));
+  for (const name of objects.keys()) sync.changed(name);
+  await sync.flush();
+  const [one, two] = files() as [string, string];
+  assert.deepEqual([[...sync.verdicts].map(({ fault }) => fault), files().length], [[undefined, undefined], 2]);
+
+  // A folder with something in it, which a file's removal leaves.
+  rmSync(join(dir, one));
+  mkdirSync(join(dir, one, 'in the way'), { recursive: true });
+  const gone = [...objects.values()];
+  objects.clear();
+  for (const source of gone) sync.changed(`acme/${source.name}`, source);
+  objects.set('acme/three', tenant('three'));
+  sync.changed('acme/three');
+  await assert.rejects(sync.flush(), /directory/);
+  assert.deepEqual(files().includes(two), false);
+  assert.equal(files().length, 2);
+
+  rmSync(join(dir, one), { recursive: true });
+  await sync.flush();
+  assert.equal(files().length, 1);
+});
