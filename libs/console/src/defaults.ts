@@ -20,6 +20,8 @@ export const CONSOLE = {
   mergeMs: 500,
   /** The page is drawn at most so often for new dials, however many there are. */
   drawMs: 250,
+  /** A press on a button or link holds the page still no longer: browsers do not always say that it ended. */
+  pressMs: 3000,
   /** Delay before a member whose stream of dials ended is asked again. */
   retryMs: 2000,
   /** Earlier dials that a member is asked for when the page begins to follow its dials. */

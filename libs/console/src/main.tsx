@@ -1,7 +1,9 @@
 import { render } from 'preact';
 import { App } from './app.tsx';
+import { holdWhilePressed } from './parts/press.ts';
 import { readSettings } from './rpc.ts';
 
+holdWhilePressed();
 const place = document.getElementById('app');
 if (place) {
   readSettings().then(

@@ -4,6 +4,7 @@ import test from 'node:test';
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { Page } from 'playwright-core';
 import { echo, freePort, SLOW_TESTS, scoped, sharedByFile, split, until } from '../harness/index.ts';
+import { keepDialling } from '../incidents/plane.ts';
 import { adminOf, askFirst, carries, dial } from '../plane/dials.ts';
 import { answering, faultless, goTo, NO_BROWSER, openConsole, smallConsole, startBrowser } from './browser.ts';
 
@@ -201,6 +202,26 @@ test(
     await page.getByRole('cell', { name: 'agent-7777' }).waitFor();
     await page.getByLabel('Find an agent or tenant').fill('');
     await page.getByRole('cell', { name: 'agent-5000' }).waitFor();
+    faultless(watched);
+  }),
+);
+
+test(
+  'a press that lasts while dials come opens the dial that it began on',
+  { skip },
+  scoped(async (scope) => {
+    const { gateway, watched } = await smallConsole(scope, await browser());
+    const { page } = watched;
+    const { authority } = await echo(scope);
+    keepDialling(scope, gateway, authority);
+    await goTo(page, 'Dials');
+    const rows = page.getByRole('button', { name: authority });
+    await rows.nth(2).waitFor();
+    const before = await rows.count();
+    // Several dials come meanwhile.
+    await rows.first().click({ delay: 1000 });
+    await page.getByRole('complementary').waitFor();
+    await until(async () => (await rows.count()) > before, { what: 'the page to draw dials again' });
     faultless(watched);
   }),
 );

@@ -103,27 +103,30 @@ const DETAILS = { phases: true, firstBytes: true };
 
 /** Follows the dials of members. @returns the feed, and why members cannot be followed; a new value at each change */
 export function useDials(members: readonly string[], filter: Watched, paused: boolean) {
-  const feed = useRef(new DialFeed());
-  const [, draw] = useState(0);
+  const asked = useRef({ key: '', feed: new DialFeed() });
+  const [, draw] = useState('');
   const [faults, setFaults] = useState<Readonly<Record<string, string>>>({});
   const key = JSON.stringify([members, filter]);
+  // Drawn with the new question: dials that only the last one asked for could be opened, and then be gone.
+  if (!paused && asked.current.key !== key) asked.current = { key, feed: new DialFeed() };
+  const { feed } = asked.current;
   // `key` stands for members and filter.
   useEffect(() => {
     if (paused) return undefined;
     const end = new AbortController();
-    feed.current.clear();
+    feed.clear();
     setFaults({});
     // The same object unless it changes: a new one draws the page, and this is called for each dial.
     const said = (id: string, fault: string) =>
       setFaults((before) => ((before[id] ?? '') === fault ? before : { ...before, [id]: fault }));
-    void follow(members, { filter, feed: feed.current, said, signal: end.signal });
-    const timer = setInterval(() => draw(feed.current.version), CONSOLE.drawMs);
+    void follow(members, { filter, feed, said, signal: end.signal });
+    const timer = setInterval(() => draw(`${key} ${feed.version}`), CONSOLE.drawMs);
     return () => {
       clearInterval(timer);
       end.abort();
     };
   }, [key, paused]);
-  return { feed: feed.current, faults: Object.entries(faults).filter(([, fault]) => fault !== '') };
+  return { feed, faults: Object.entries(faults).filter(([, fault]) => fault !== '') };
 }
 
 interface Following {
