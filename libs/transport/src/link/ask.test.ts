@@ -120,8 +120,13 @@ test('a gateway does not open its stream of questions again on a link that leave
   const { client, server } = await link(hangs, { member: { id: 'g1', answer: echo } }, { answer: echo });
   await all(client.ask(QUESTION, never));
   // It keeps the link open.
-  client.dial(request(1)).catch(() => {});
-  await until(() => server.open === 1, 'the dial');
+  let failed: unknown;
+  client.dial(request(1)).catch((error) => {
+    failed = error;
+  });
+  const dialled = () => failed !== undefined || server.open === 1;
+  await until(dialled, 'the dial');
+  assert.equal(failed, undefined);
   const thrown: string[] = [];
   const hear = ({ message }: Error) => void thrown.push(message);
   process.on('uncaughtException', hear);
