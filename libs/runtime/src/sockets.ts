@@ -66,7 +66,8 @@ export function prefixAt(prefixes: readonly Buffer[], bytes: Buffer): number | u
  */
 export function onRead(socket: Duplex, take: (chunk: Buffer) => void): () => void {
   socket.on('data', take);
-  if (!(socket instanceof Socket)) return () => void socket.off('data', take);
+  // Deno 2.9 stops reading when a socket pauses. Its stream goes on only if it has seen what was read.
+  if (!(socket instanceof Socket) || 'Deno' in globalThis) return () => void socket.off('data', take);
   const { push } = Socket.prototype;
   const pass = (chunk: unknown, encoding?: BufferEncoding): boolean => {
     const waits = !(chunk instanceof Buffer) || socket.readableFlowing !== true || socket.readableLength > 0;
