@@ -183,3 +183,15 @@ test('a hub that leaves takes agents until it drains, and then tells them to go 
   await late.closed;
   await drained;
 });
+
+test('a hub that has drained can still be asked: its record says that it drains, until it closes', {
+  timeout: 60_000,
+}, async () => {
+  const registry = memoryRegistry();
+  const running = await hub(options(registry));
+  const hubs = async () => (await heldBy(registry)).hubs.map(({ hubId, draining }) => ({ hubId, draining }));
+  await running.drain();
+  assert.deepEqual(await hubs(), [{ hubId: 'h1', draining: true }]);
+  await running.close();
+  assert.deepEqual(await hubs(), []);
+});

@@ -231,8 +231,6 @@ class RunningHub implements Hub {
     await giveUpSessions(this.#sessions, this.#options.directory, this.hubId);
     this.#peers?.drain();
     await this.#sessions.idle();
-    // Deregister before the links end, so that gateways do not try to open them again.
-    await this.#registration?.close();
   }
 
   async close(): Promise<void> {

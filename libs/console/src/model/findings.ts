@@ -27,8 +27,7 @@ export function toneOf(findings: readonly Finding[]): 'good' | 'warn' | 'bad' {
 
 /** What the page knows, as the rules want it. */
 function evidenceOf({ members, hubs, sessions, at }: Plane): Evidence {
-  const asked = members.filter(({ drained }) => !drained);
-  return { members: asked, hubs, sessions, clocks: [{ of: 'this browser', aheadMs: 0 }], now: at };
+  return { members, hubs, sessions, clocks: [{ of: 'this browser', aheadMs: 0 }], now: at };
 }
 
 /** Keeps the first of many findings of which one says it all. */

@@ -8,8 +8,6 @@ export interface Seen extends Witness {
   readonly zone: string;
   /** It serves this page. */
   readonly self: boolean;
-  /** It said that it drains, and does not answer any more: links to it end when nothing is left. */
-  readonly drained?: boolean;
 }
 
 /** What the page knows of the plane. */
@@ -37,7 +35,7 @@ export const NOTHING: Plane = {
  * `silent`: the hub does not answer this page, and gateways have links to it. `unlinked`: it answers, and gateways have lost it. Both happen on
  * busy machines and behind firewalls. `hung`: neither this page nor gateways reach the member. `lost`: the plane has forgotten it.
  */
-export type Health = 'ok' | 'unready' | 'draining' | 'drained' | 'silent' | 'unlinked' | 'hung' | 'lost';
+export type Health = 'ok' | 'unready' | 'draining' | 'silent' | 'unlinked' | 'hung' | 'lost';
 
 /** The gateways that answer, the page's own first. */
 export function gatewaysOf({ members }: Pick<Plane, 'members'>): Seen[] {
@@ -68,16 +66,15 @@ export function ownAddress(): string {
   return location.host;
 }
 
-/** Whether it says so itself: a hub that has drained is in the registry no more. */
-function drains({ status }: Pick<Seen, 'status'>): boolean {
+/** Whether it says so itself. */
+function drains(status: Seen['status']): boolean {
   return status?.admission === Admission.ADMISSION_LEAVING || status?.admission === Admission.ADMISSION_DRAINING;
 }
 
 /** Says how a member is, by itself and by the gateways' links to it. */
 export function healthOf(id: string, { members, hubs }: Plane): Health {
-  const { status, drained } = members.find((each) => each.id === id) ?? {};
-  if (drained) return 'drained';
-  if (hubs.find(({ hubId }) => hubId === id)?.draining || drains({ status })) return 'draining';
+  const status = members.find((each) => each.id === id)?.status;
+  if (hubs.find(({ hubId }) => hubId === id)?.draining || drains(status)) return 'draining';
   if (cutOff(id, members).length > 0) return status ? 'unlinked' : 'hung';
   if (!status) return reachedBy(id, members).length > 0 ? 'silent' : 'hung';
   return status.ready ? 'ok' : 'unready';
@@ -102,10 +99,9 @@ export async function lookAt(before: Plane, self: string, all: boolean): Promise
       const { id } = member;
       const last = before.members.find((each) => each.id === id);
       const tenants = limits ? answerOf(limits, id) : last?.tenants;
-      const drained = !status && last !== undefined && (last.drained || drains(last));
       const aheadMs = status && status.nowMs - (began + at) / 2;
       const said = { status, list: answerOf(lists, id), tenants, aheadMs, silent: fault?.message };
-      return { ...member, version: status?.version ?? member.version, self: id === self, drained, ...said };
+      return { ...member, version: status?.version ?? member.version, self: id === self, ...said };
     });
     members.sort((a, b) => compare(a.id, b.id));
     const hubs = answerOf(lists, self)?.hubs ?? before.hubs;

@@ -28,7 +28,6 @@ export const TONES: Readonly<Record<Health, Tone>> = {
   ok: 'good',
   unready: 'bad',
   draining: 'draining',
-  drained: 'draining',
   silent: 'warn',
   unlinked: 'bad',
   hung: 'bad',
