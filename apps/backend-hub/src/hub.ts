@@ -89,8 +89,8 @@ class RunningHub implements Hub {
     this.#gateways = new ApiServerGateways({ hubId: this.hubId, events: observation.events });
     this.#agents = new AgentPort(options, this.#sessions, this.#gateways);
     const way = { observation, manyTenants: options.tenancy !== undefined };
-    this.dial = hubDial({ ...way, session: (request) => this.#sessions.dial(request) });
-    this.attach = hubAttach({ ...way, session: (request) => this.#sessions.attach(request) });
+    this.dial = hubDial({ ...way, session: this.#sessions.dial });
+    this.attach = hubAttach({ ...way, session: this.#sessions.attach });
   }
 
   /** What it tells of itself. */

@@ -22,8 +22,7 @@ import {
 import { DIRECTORY } from './defaults.ts';
 import { countOn } from './directory.ts';
 import type { Session } from './placement.ts';
-import type { SessionRecord } from './registry.ts';
-import { lookups, type RouteOptions, type RouteTo, ranked, Suspects, serving } from './route.ts';
+import { bestOf, lookups, type RouteOptions, type RouteTo, Suspects, serving } from './route.ts';
 
 export interface RoutingOptions extends Omit<RouteOptions, 'suspects'> {
   /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
@@ -51,15 +50,14 @@ export function routed(options: RoutingOptions, suspects: Suspects = new Suspect
   const { deadlines = ofThisProcess } = options;
   const routing = { ...options, suspects, deadlines, budget: new RetryBudget(), hedges: new RetryBudget() };
   return (request) => {
-    routing.budget.earn(request.tenant);
-    routing.hedges.earn(request.tenant);
+    if (!routing.budget.full) routing.budget.earn(request.tenant);
+    if (!routing.hedges.full) routing.hedges.earn(request.tenant);
     return new Attempts(request, routing).run();
   };
 }
 
 /** One try through one session. */
 interface Attempt {
-  readonly record: SessionRecord;
   readonly entry: AttemptRecord;
   readonly span: DialSpan<AttemptRecord>;
   readonly abort: DialAbort;
@@ -75,25 +73,8 @@ function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome
   span.end(entry);
 }
 
-/** Errors of attempts whose session is no more. */
-const SESSION_GONE: ReadonlySet<DialError['code']> = new Set<DialError['code']>([
-  'destination_unavailable',
-  'connection_terminated',
-]);
-
-/** What a dial is doing. Attempts run only while it is `trying`. */
-type State =
-  | { readonly at: 'trying'; readonly running: Set<Attempt> }
-  /** There is no session to try. `leave` ends the wait. */
-  | { readonly at: 'parked'; readonly leave: () => void }
-  | { readonly at: 'settled' };
-
-/** The last failure of an attempt. */
-interface Failure {
-  readonly error: DialError;
-  /** This gateway has no link to the attempt's hub any more. */
-  readonly hubLost: boolean;
-}
+/** What a dial is doing: attempts run only while it is `trying`. Parked, there is no session to try, and `leave` ends the wait. */
+type State = 'trying' | 'settled' | { readonly leave: () => void };
 
 /**
  * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. The other attempts are then aborted,
@@ -108,16 +89,22 @@ class Attempts implements Due {
   readonly #routing: Routing;
   readonly #log: DialLog;
   readonly #outcome = Promise.withResolvers<Established>();
-  /** Ids of the sessions that were tried. */
-  readonly #tried = new Set<string>();
+  readonly #to: { -readonly [Field in keyof RouteTo]: RouteTo[Field] };
+  readonly #running: Attempt[] = [];
   readonly #abandon = () => this.#guarded(() => this.#abandoned());
-  #state: State = { at: 'trying', running: new Set() };
-  #last: Failure | undefined;
+  #state: State = 'trying';
+  /** How many attempts were made before it was parked last. Their sessions may be tried again. */
+  #before = 0;
+  /** Why the last attempt failed that did, and whether this gateway has no link to its hub any more. */
+  #last: DialError | undefined;
+  #hubLost = false;
 
   constructor(request: DialRequest, routing: Routing) {
     this.#request = request;
     this.#routing = routing;
     this.#log = request.log ?? dialLog();
+    const { tenant, destination, agent } = request;
+    this.#to = { tenant, host: destination.host, agent };
   }
 
   /** An exception in our own code fails the dial. */
@@ -134,39 +121,34 @@ class Attempts implements Due {
     this.#routing.observation.events.emit('fault', 'routing', this.#request.caller?.remote ?? '', error);
   }
 
-  /** Whether no attempt runs. */
-  #idle(): boolean {
-    return this.#state.at !== 'trying' || this.#state.running.size === 0;
-  }
-
-  #to(): RouteTo {
-    const { tenant, destination, agent } = this.#request;
-    return { tenant, host: destination.host, agent, tried: this.#tried };
-  }
-
-  /** Returns the best session that was not tried, as things are now. */
+  /** Returns the best session that was not tried, as things are now. The first attempt need not ask which were. */
   #best(): Session | undefined {
-    // This also ends the generator. V8 never compiles one that is left open, which then takes ten times as long.
-    const [best] = ranked(this.#routing, this.#to());
-    return best?.session;
+    const { attempts } = this.#log;
+    const tried = attempts.length - this.#before;
+    this.#to.tried = tried > 0 ? new Set(attempts.slice(-tried).map(({ sessionId }) => sessionId)) : undefined;
+    return bestOf(this.#routing, this.#to);
   }
 
   run(): Promise<Established> {
     const { signal } = this.#request;
     signal.addEventListener('abort', this.#abandon, { once: true });
     if (signal.aborted) this.#abandon();
-    else this.#proceed();
+    else if (!this.#start()) this.#wait();
     return this.#outcome.promise;
   }
 
   #abandoned(): void {
-    if (this.#state.at === 'trying') for (const { abort } of this.#state.running) abort.abort();
-    if (this.#idle()) this.#fail(this.#refusal());
+    for (const { abort } of this.#running) abort.abort();
+    if (this.#running.length === 0) this.#fail(this.#refusal());
   }
 
-  /** Tries one more session. If there is none, parks the dial if one may arrive, and fails it otherwise. */
+  /** Tries one more session. If there is none, and no attempt runs, waits for one. */
   #proceed(): void {
-    if (this.#state.at !== 'trying' || this.#start() || !this.#idle()) return;
+    if (this.#state === 'trying' && !this.#start() && this.#running.length === 0) this.#wait();
+  }
+
+  /** Parks the dial if a session may arrive, and fails it otherwise. */
+  #wait(): void {
     const mayRetry =
       this.#log.attempts.length === 0 ||
       (this.#log.attempts.length < DIRECTORY.attempts && !this.#routing.budget.spent(this.#request.tenant));
@@ -179,16 +161,16 @@ class Attempts implements Due {
    * @returns false without a session to try, or with nothing left in the budget
    */
   #start(again: AttemptKind = 'retry'): boolean {
-    if (this.#state.at !== 'trying' || this.#log.attempts.length === DIRECTORY.attempts) return false;
-    const { running } = this.#state;
+    const made = this.#log.attempts.length;
+    if (this.#state !== 'trying' || made === DIRECTORY.attempts) return false;
     const session = this.#best();
     const dial = session && this.#routing.nextHop(session.record.hubId)?.dial;
     if (!dial) return false;
-    const kind = this.#log.attempts.length === 0 ? 'first' : again;
+    const kind = made === 0 ? 'first' : again;
     const { budget, hedges } = this.#routing;
     if (kind !== 'first' && !(kind === 'hedge' ? hedges : budget).spend(this.#request.tenant)) return false;
     try {
-      this.#attempt(running, kind, session, dial);
+      this.#attempt(kind, session, dial);
     } catch (error) {
       this.#fault(error as Error);
     }
@@ -200,10 +182,11 @@ class Attempts implements Due {
     // It has waited before, and its time is not over.
     if (this.due < Number.POSITIVE_INFINITY) return true;
     // The session was gone, or ended under the dial: its agent restarts, or another takes its place. If it refused, waiting does not help.
-    if (this.#last) return SESSION_GONE.has(this.#last.error.code) || this.#last.hubLost;
+    const why = this.#last?.code;
+    if (why) return why === 'destination_unavailable' || why === 'connection_terminated' || this.#hubLost;
     // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
     if (this.#routing.directory.placement.sessionsOf(this.#request.tenant) === 0) return true;
-    const [candidate] = serving(this.#routing, this.#to());
+    const [candidate] = serving(this.#routing, this.#to);
     return candidate !== undefined;
   }
 
@@ -224,12 +207,12 @@ class Attempts implements Due {
       leave();
       // Runs once for all sessions that arrive together. It may retry sessions whose link was lost.
       const proceed = () => {
-        this.#tried.clear();
-        this.#state = { at: 'trying', running: new Set() };
+        this.#before = this.#log.attempts.length;
+        this.#state = 'trying';
         this.#proceed();
       };
       const next = setImmediate(() => this.#guarded(proceed));
-      this.#state = { at: 'parked', leave: () => clearImmediate(next) };
+      this.#state = { leave: () => clearImmediate(next) };
     });
     const leave = () => {
       deadlines.leave(this);
@@ -237,7 +220,7 @@ class Attempts implements Due {
       this.#log.parkedMs += performance.now() - now;
       events.emit('dial:unpark', this.#request);
     };
-    this.#state = { at: 'parked', leave };
+    this.#state = { leave };
   }
 
   /** It was parked for too long. */
@@ -245,31 +228,26 @@ class Attempts implements Due {
     this.#guarded(() => this.#fail(this.#refusal()));
   }
 
-  #attempt(running: Set<Attempt>, kind: AttemptKind, session: Session, dial: Dial): void {
-    const { record } = session;
-    const { sessionId, agentId, hubId } = record;
+  #attempt(kind: AttemptKind, session: Session, dial: Dial): void {
+    const { sessionId, agentId, hubId } = session.record;
     const { observation, deadlines } = this.#routing;
+    const { attempts } = this.#log;
     const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
-    this.#log.attempts.push(entry);
-    const span = observation.tracer.attempt(this.#request, entry, this.#log.attempts.length);
-    // A hub in this process does not hang.
-    const suspects = hubId === this.#routing.directory.ownHub ? [sessionId] : [sessionId, hubId];
-    const silent = () => this.#guarded(() => this.#hedge(...suspects));
+    attempts.push(entry);
+    const span = observation.tracer.attempt(this.#request, entry, attempts.length);
+    const silent = () => this.#guarded(() => this.#hedge(entry));
     const silence = new Silence(DIRECTORY.hedgeAfterMs, silent, deadlines);
-    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), silence };
-    this.#tried.add(sessionId);
-    running.add(attempt);
+    const attempt: Attempt = { entry, span, abort: new DialAbort(), silence };
+    this.#running.push(attempt);
     const release = countOn(session);
     const failed = (thrown: unknown) => {
       release();
-      attempt.silence.heard();
-      running.delete(attempt);
+      this.#leave(attempt);
       this.#guarded(() => this.#failed(attempt, asDialError(thrown)));
     };
     const answered = (established: Established) => {
       try {
-        this.#lives(attempt);
-        running.delete(attempt);
+        this.#leave(attempt);
         this.#succeed(attempt, established);
         onceLeft(established.end, release);
       } catch (thrown) {
@@ -280,77 +258,82 @@ class Attempts implements Due {
     const asked: DialRequest = {
       ...this.#request,
       session: sessionId,
-      acknowledged: () => this.#awaitAnswer(attempt, running),
-      underWay: (roundTripMs) => attempt.silence.underWay(roundTripMs),
+      acknowledged: () => this.#awaitAnswer(attempt),
+      underWay: (roundTripMs) => silence.underWay(roundTripMs),
       signal: attempt.abort,
     };
     enterSpan(asked, span);
     try {
       dial(asked).then(answered, failed);
-      attempt.silence.left();
+      silence.left();
     } catch (thrown) {
       failed(thrown);
     }
   }
 
-  #lives(attempt: Attempt): void {
+  #leave(attempt: Attempt): void {
     attempt.silence.heard();
-    const { hubId, sessionId } = attempt.record;
-    this.#routing.suspects.clear(hubId, sessionId);
-    if (this.#state.at !== 'settled') this.#request.acknowledged?.();
+    const at = this.#running.indexOf(attempt);
+    if (at >= 0) this.#running.splice(at, 1);
   }
 
-  #awaitAnswer(attempt: Attempt, running: ReadonlySet<Attempt>): void {
-    this.#lives(attempt);
-    if (this.#state.at === 'settled' || !running.has(attempt)) return;
-    attempt.silence.awaitNext(DIRECTORY.hungAfterMs, () => this.#guarded(() => this.#hedge(attempt.record.sessionId)));
+  #awaitAnswer(attempt: Attempt): void {
+    const { entry, silence } = attempt;
+    this.#routing.suspects.clear(entry.hubId, entry.sessionId);
+    if (this.#state === 'settled') return;
+    this.#request.acknowledged?.();
+    if (this.#running.includes(attempt))
+      silence.awaitNext(DIRECTORY.hungAfterMs, () => this.#guarded(() => this.#hedge(entry, false)));
   }
 
-  /** Tries another session beside one that is silent. @param suspects what may hang: the session, and its hub */
-  #hedge(...suspects: string[]): void {
-    this.#routing.suspects.accuse(this.#request.tenant, ...suspects);
+  /** Tries another session beside one that is silent. @param withHub whether its hub may hang, too: one in this process does not */
+  #hedge({ sessionId, hubId }: AttemptRecord, withHub = hubId !== this.#routing.directory.ownHub): void {
+    this.#routing.suspects.accuse(this.#request.tenant, sessionId, ...(withHub ? [hubId] : []));
     this.#start('hedge');
   }
 
   #succeed(attempt: Attempt, established: Established): void {
-    if (this.#state.at === 'settled') {
+    const { hubId, sessionId } = attempt.entry;
+    this.#routing.suspects.clear(hubId, sessionId);
+    if (this.#state === 'settled') {
       established.end.abort(new Error('another attempt was faster'));
       return;
     }
+    this.#request.acknowledged?.();
     recordOutcome(attempt, 'established');
     this.#settle();
     this.#outcome.resolve(established);
   }
 
   #failed(attempt: Attempt, error: DialError): void {
-    if (this.#state.at === 'settled') return;
-    const { record } = attempt;
+    if (this.#state === 'settled') return;
+    const { sessionId, hubId } = attempt.entry;
     // After the caller gave up, the error says only that, so it is not the attempt's own.
     if (this.#request.signal.aborted && !error.expired) recordOutcome(attempt, 'overtaken');
     else recordOutcome(attempt, 'failed', error);
-    this.#last = { error, hubLost: this.#routing.nextHop(record.hubId) === undefined };
+    this.#last = error;
+    this.#hubLost = this.#routing.nextHop(hubId) === undefined;
     // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
     if (error.retryable && error.code === 'connection_limit_reached')
-      this.#routing.suspects.accuse(this.#request.tenant, record.sessionId);
+      this.#routing.suspects.accuse(this.#request.tenant, sessionId);
     // The hub knows its sessions better than our copy of the registry.
-    if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
+    if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(sessionId);
     if (error.retryable && !this.#request.signal.aborted) this.#proceed();
-    else if (!error.retryable || this.#idle()) this.#fail(this.#refusal());
+    else if (!error.retryable || this.#running.length === 0) this.#fail(this.#refusal());
   }
 
   #fail(error: DialError): void {
-    if (this.#state.at === 'settled') return;
+    if (this.#state === 'settled') return;
     this.#outcome.reject(error);
     this.#settle();
   }
 
   #settle(): void {
     const before = this.#state;
-    this.#state = { at: 'settled' };
+    this.#state = 'settled';
     this.#request.signal.removeEventListener('abort', this.#abandon);
-    if (before.at === 'parked') before.leave();
-    if (before.at !== 'trying') return;
-    for (const attempt of before.running) {
+    if (typeof before === 'object') before.leave();
+    for (const attempt of this.#running) {
       attempt.silence.heard();
       attempt.abort.abort();
       recordOutcome(attempt, 'overtaken');
@@ -359,18 +342,18 @@ class Attempts implements Due {
 
   /** Returns why the dial failed: the last attempt's error, or that there was no session to try. */
   #refusal(): DialError {
-    const last = this.#last?.error;
+    const last = this.#last;
     if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
     // A session may be left, but no attempt.
     if (!this.#best()) {
-      for (const { record } of serving(this.#routing, this.#to()))
-        if (!this.#tried.has(record.sessionId)) {
+      for (const { record } of serving(this.#routing, this.#to))
+        if (!this.#to.tried?.has(record.sessionId)) {
           const text = `hub ${record.hubId} cannot be reached`;
           return new DialError('connection_terminated', text, { retryable: true, cause: last });
         }
     }
     const agents = new Set<string>();
-    for (const { quarantined } of lookups(this.#routing, this.#to()))
+    for (const { quarantined } of lookups(this.#routing, this.#to))
       for (const { record } of quarantined) if (agents.add(record.agentId).size === 2) break;
     // Upstream's text, which operators search for.
     return new DialError('destination_unavailable', `No agent available${quarantineText([...agents])}`, {
@@ -392,11 +375,14 @@ export class RetryBudget {
   #left = DIRECTORY.allRetries;
   /** What is left to those that have not all of theirs. */
   readonly #lefts = new LruMap<string, number>(DIRECTORY.retryTenants);
+  /** Whether nothing is spent. Its own methods alone change it. */
+  full = true;
 
-  /** Call this once per dial. */
+  /** Call this once per dial. While it is full, nothing can be earned. */
   earn(tenant: string): void {
     this.#left = Math.min(DIRECTORY.allRetries, this.#left + DIRECTORY.retriesPerDial);
     if (this.#lefts.has(tenant)) this.#set(tenant, this.#of(tenant) + DIRECTORY.retriesPerDial);
+    this.full = this.#left === DIRECTORY.allRetries && this.#lefts.size === 0;
   }
 
   /** Whether no retry is left. */
@@ -407,6 +393,7 @@ export class RetryBudget {
   /** Takes one retry out of the budget. @returns false if none was left */
   spend(tenant: string): boolean {
     if (this.spent(tenant)) return false;
+    this.full = false;
     this.#left--;
     this.#set(tenant, this.#of(tenant) - 1);
     return true;

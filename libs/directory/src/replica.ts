@@ -95,8 +95,9 @@ export class Replica {
     for (const { hub } of this.#hubs.values()) yield hub;
   }
 
-  hubIds(): Iterable<string> {
-    return this.#hubs.keys();
+  someHub(is: (hubId: string) => boolean): boolean {
+    for (const hubId of this.#hubs.keys()) if (is(hubId)) return true;
+    return false;
   }
 
   hub(hubId: string): HubRecord | undefined {

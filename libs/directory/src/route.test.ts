@@ -5,7 +5,7 @@ import { request, unobserved } from '@isthmus/tunnel/testing';
 import { routed } from './attempts.ts';
 import { Directory } from './directory.ts';
 import { STRATEGIES } from './placement.ts';
-import { type Routed, ranked, route, Suspects } from './route.ts';
+import { bestOf, type Routed, route, Suspects } from './route.ts';
 import { hub, nothing, session } from './testing/routing.ts';
 
 /** Returns a seeded generator of numbers from 0 to 1 (mulberry32). */
@@ -134,14 +134,14 @@ test('a dial looks at as many sessions among 10,000 agents as among 10', () => {
     };
     const options = { directory, strategies: STRATEGIES, zone: '', nextHop: reached, suspects: new Suspects() };
     for (let dial = 0; dial < 100; dial++) {
-      const { value: first } = ranked(options, { tenant: 'default', host: '10.1.2.3' }).next();
-      assert.ok(first?.session);
+      assert.ok(bestOf(options, { tenant: 'default', host: '10.1.2.3' }));
     }
     return looks / 100;
   };
   for (const ownHub of [undefined, 'h0']) {
     const [few, many] = [looked(10, ownHub), looked(10_000, ownHub)];
-    assert.ok(many <= few && few < 5, `${few} looks among 10 agents, ${many} among 10,000`);
+    // Of two sessions in a row at one hub, the second needs no look, which chance decides.
+    assert.ok(many < 1.1 * few && few < 5, `${few} looks among 10 agents, ${many} among 10,000`);
   }
 });
 

@@ -13,7 +13,7 @@ export interface RouteOptions {
   /** Returns the way to a hub. Undefined if there is no way at the moment. */
   readonly nextHop: (hubId: string) => Pick<NextHop, 'dial'> | undefined;
   /** Hubs and sessions that recently did not acknowledge a dial in time. */
-  readonly suspects: { has(id: string, tenant: string): boolean };
+  readonly suspects: { readonly size: number; has(id: string, tenant: string): boolean };
 }
 
 /** What a route leads to. */
@@ -25,7 +25,7 @@ export interface RouteTo {
   /** Only sessions of this process of the agent, even in quarantine: a tunnel that is resumed is no new dial. */
   readonly instance?: string | undefined;
   /** Sessions that were tried already. Default: none. */
-  readonly tried?: ReadonlySet<string>;
+  readonly tried?: ReadonlySet<string> | undefined;
 }
 
 /** What a strategy looks up. */
@@ -72,53 +72,67 @@ interface Found extends Lookup {
   readonly quarantined: Iterable<Session>;
 }
 
-const NONE: ReadonlySet<string> = new Set();
-
 /**
  * Yields a tenant's sessions for a destination, best first, then those that are left out. Suspects come last of those that are not.
  * Finds each when it is asked for: a dial takes the first, and pays for no more; `isthmus explain` shows all. A session that is found under
  * several keys comes once for each.
  */
 export function* route(options: RouteOptions, to: RouteTo): Generator<Routed, void> {
-  const seen: Seen = new Map();
+  const seen = new Set<string>();
   yield* ranked(options, to, seen);
   yield* leftOut(options, to, seen);
 }
 
-/** What `ranked` has yielded, by lookup. Empty until the second is asked for: a dial takes the first. */
-type Seen = Map<string, Set<Session>>;
+/** Of a session that one lookup finds. */
+const idOf = ({ step, key }: Lookup, { record }: Session) => `${step} ${key} ${record.sessionId}`;
 
-const idOf = ({ step, key }: Lookup) => `${step} ${key}`;
+/** Returns the session that a dial takes: the first of its route. */
+export function bestOf(options: RouteOptions, to: RouteTo): Session | undefined {
+  return inTiers(options, to, (tier) => drawFrom(tier, options.directory.random));
+}
 
-/** Yields only the sessions that have a rank, best first. */
-export function* ranked(
-  options: RouteOptions,
-  to: RouteTo,
-  seen: Seen = new Map(),
-): Generator<Routed & { rank: Rank }, void> {
-  const { directory, nextHop, suspects } = options;
-  const { tenant, tried = NONE } = to;
-  for (const suspected of [false, true]) {
-    const takes = (id: string) => suspected || !suspects.has(id, tenant);
-    const usable = (hubId: string) => nextHop(hubId) !== undefined && takes(hubId);
-    // Without a usable hub, the search would visit every session in vain, perhaps thousands.
-    if (![...directory.hubIds()].some(usable)) continue;
-    const eligible = ({ record: { sessionId, hubId } }: Session) =>
-      !tried.has(sessionId) && usable(hubId) && takes(sessionId);
-    for (const found of lookups(options, to)) {
-      for (const tier of tiersOf(found, options, suspected, eligible)) {
-        const first = drawFrom(tier, directory.random);
-        if (!first) continue;
-        if (seen.size === 0 || !seen.get(idOf(found))?.has(first)) yield { session: first, rank: tier };
-        const known = getOrPut(seen, idOf(found), () => new Set<Session>()).add(first);
-        for (const session of tier.sets().flatMap((set) => [...set])) {
-          if (known.has(session) || !tier.accepts(session)) continue;
-          known.add(session);
-          yield { session, rank: tier };
-        }
-      }
+/** Returns only the sessions that have a rank, best first. @param seen gets what was found */
+function ranked(options: RouteOptions, to: RouteTo, seen: Set<string>): Routed[] {
+  const found: Routed[] = [];
+  inTiers(options, to, (tier) => {
+    const first = drawFrom(tier, options.directory.random);
+    for (const session of first ? [first, ...tier.sets().flatMap((set) => [...set])] : []) {
+      const id = idOf(tier, session);
+      if (seen.has(id) || !tier.accepts(session)) continue;
+      seen.add(id);
+      found.push({ session, rank: tier });
     }
+  });
+  return found;
+}
+
+/** Visits the tiers of a route, best first, until a visit finds something. @returns what it found */
+function inTiers<T>(options: RouteOptions, to: RouteTo, visit: (tier: Tier) => T | undefined): T | undefined {
+  const { directory, nextHop, suspects } = options;
+  const { tenant, tried } = to;
+  const all = lookups(options, to);
+  for (const suspected of [false, true]) {
+    const takesAll = suspected || suspects.size === 0;
+    // Most questions in a row are about one hub.
+    let asked: string | undefined;
+    let answer = false;
+    const usable = (hubId: string) => {
+      if (hubId === asked) return answer;
+      asked = hubId;
+      answer = nextHop(hubId) !== undefined && (takesAll || !suspects.has(hubId, tenant));
+      return answer;
+    };
+    // Without a usable hub, the search would visit every session in vain, perhaps thousands.
+    if (!directory.someHub(usable)) continue;
+    const eligible = ({ record: { sessionId, hubId } }: Session) =>
+      !tried?.has(sessionId) && usable(hubId) && (takesAll || !suspects.has(sessionId, tenant));
+    for (const found of all)
+      for (const tier of tiersOf(found, options, suspected, eligible)) {
+        const result = visit(tier);
+        if (result !== undefined) return result;
+      }
   }
+  return undefined;
 }
 
 /** Yields the sessions of a destination whose agents are not in quarantine, in no order: of a dial's tenant only, and as they are asked for. */
@@ -126,21 +140,17 @@ export function* serving(options: RouteOptions, to: RouteTo): Generator<Session,
   for (const found of lookups(options, to)) yield* sessionsIn(found);
 }
 
-/** Yields what is looked up for a destination, and what that finds: by each strategy in turn, best first. */
-export function* lookups(options: Pick<RouteOptions, 'directory' | 'strategies'>, to: RouteTo): Generator<Found, void> {
+/** Returns what is looked up for a destination, and what that finds: by each strategy in turn, best first. */
+export function lookups(options: Pick<RouteOptions, 'directory' | 'strategies'>, to: RouteTo): Found[] {
   const { placement } = options.directory;
   const { tenant, host, agent } = to;
-  if (agent !== undefined) {
-    yield foundOfAgent(options, { ...to, agent });
-    return;
-  }
+  if (agent !== undefined) return [foundOfAgent(options, { ...to, agent })];
   const lengths = placement.prefixLengths(tenant);
-  let step = 0;
-  for (const strategy of options.strategies) {
+  const all: Found[] = [];
+  for (const [step, strategy] of options.strategies.entries())
     for (const key of destinationKeys(strategy, host, lengths))
-      yield { step, key, pool: placement.pool(tenant, key), quarantined: placement.quarantined(tenant, key) };
-    step++;
-  }
+      all.push({ step, key, pool: placement.pool(tenant, key), quarantined: placement.quarantined(tenant, key) });
+  return all;
 }
 
 /** An agent has few sessions, so they need no index. */
@@ -161,9 +171,9 @@ function* sessionsIn({ pool }: Found): Generator<Session, void> {
 }
 
 /** Yields what `route` could not rank, for an operator who asks: the last of them are found by a look at all tenants' sessions. */
-function* leftOut(options: RouteOptions, to: RouteTo, seen: Seen): Generator<Routed> {
+function* leftOut(options: RouteOptions, to: RouteTo, seen: ReadonlySet<string>): Generator<Routed> {
   const { directory, nextHop, suspects } = options;
-  const { tenant, agent, tried = NONE } = to;
+  const { tenant, agent, tried } = to;
   const out = (session: Session, { step, key }: Lookup, why: LeftOut['why']): Routed => {
     const { hubId, sessionId } = session.record;
     const reachable = nextHop(hubId) !== undefined;
@@ -175,8 +185,8 @@ function* leftOut(options: RouteOptions, to: RouteTo, seen: Seen): Generator<Rou
     keys.add(found.key);
     for (const session of found.quarantined) yield out(session, found, 'quarantined');
     for (const session of sessionsIn(found)) {
-      if (seen.get(idOf(found))?.has(session)) continue;
-      yield out(session, found, tried.has(session.record.sessionId) ? 'tried' : 'unreachable');
+      if (seen.has(idOf(found, session))) continue;
+      yield out(session, found, tried?.has(session.record.sessionId) ? 'tried' : 'unreachable');
     }
   }
   if (agent !== undefined) return;

@@ -56,10 +56,10 @@ export class PlaneView {
   }
 
   /** Returns the way to a hub: its link, or the hub in this process. Undefined while there is none. */
-  nextHop(hubId: string): NextHop | undefined {
+  readonly nextHop = (hubId: string): NextHop | undefined => {
     const { own } = this.#options;
     return hubId === own?.hubId ? own : this.#peers?.link(hubId);
-  }
+  };
 
   /** The ways to ask other processes. */
   get asking(): AskingLinks {

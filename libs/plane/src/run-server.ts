@@ -173,12 +173,11 @@ async function startRoles(
   });
   questions.link(plane.asking);
   closing.defer(() => plane.close());
-  const { instance } = plane;
+  const { instance, nextHop } = plane;
   const tokens = roles.gateway && flags['caller-token-file'] !== '';
   const callerTokens = tokens && {
     callerTokens: await (await tenancyCode()).startCallerTokens(flags, { closing, events }),
   };
-  const nextHop = (hubId: string) => plane.nextHop(hubId);
   const gateway = await roles.gateway?.(flags, { ...parts, ...callerTokens, instance, nextHop });
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };

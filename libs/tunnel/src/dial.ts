@@ -289,9 +289,12 @@ export class Silence implements Due {
 
   /** It came, and from now on this waits for the next one. */
   awaitNext(ms: number, silent: () => void): void {
+    const { due: before } = this;
     this.#ms = ms;
     this.#silent = silent;
-    this.underWay(0);
+    this.due = this.#deadlines.now() + ms;
+    // Mostly later than before, and then to say so is enough.
+    if (!this.before || this.due < before) this.#deadlines.enter(this);
   }
 
   remind(): void {
