@@ -131,6 +131,19 @@ test('a waiting dial is woken by the release of an agent, not by an agent that a
   assert.deepEqual(heard, ['h1']);
 });
 
+test('a waiting dial is woken when a silent hub is heard again or stays, not when it falls silent or drains', () => {
+  const all = directory([hub('h1')], [session('a'), session('b')]);
+  const heard: string[] = [];
+  all.onArrival('default', (hubId) => heard.push(hubId));
+  all.suspect('h1', true);
+  all.apply({ kind: 'hub', hub: hub('h1', { draining: true }) });
+  assert.deepEqual(heard, []);
+  all.apply({ kind: 'hub', hub: hub('h1') });
+  assert.deepEqual(heard, []);
+  all.suspect('h1', false);
+  assert.deepEqual(heard, ['h1', 'h1']);
+});
+
 test('agents in quarantine are listed for the destinations that they serve', () => {
   const cidr = { ...nothing, cidr: ['10.0.0.0/8'] };
   const all = directory([hub('h1')], [session('a', { identifiers: cidr }), session('b'), session('c')]);

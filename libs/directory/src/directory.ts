@@ -121,8 +121,11 @@ export class Directory extends Replica {
     const draining = record.draining || (hub?.draining ?? false) || this.#suspects.has(record.hubId);
     const quarantined = this.quarantines.ofSession(record)?.reason;
     const own = record.hubId === this.ownHub;
+    const before = this.placement.get(record.sessionId)?.state;
     this.placement.put(record, { own, zone: hub?.zone ?? '', draining, quarantined }, removed);
-    if (quarantined === undefined) this.#tell(record.tenant, record.hubId);
+    // Those who wait could have taken it already, unless it is better now.
+    const better = !before || before.quarantined !== undefined || (before.draining && !draining);
+    if (quarantined === undefined && better) this.#tell(record.tenant, record.hubId);
   }
 }
 
