@@ -123,6 +123,26 @@ test('a key or an authority that goes between a grant and its watching is not mi
   assert.deepEqual([ended.length, asked - before], [1, 1], 'who is watched at once costs no review, nor do others');
 });
 
+test('a change between a grant and its watching does not wait for the review of others, and costs them none', async () => {
+  const { grants, grant, watch, put, ended } = await granting({ 'acme.yaml': 'tenant: acme' });
+  let reviews = 0;
+  const validity = {
+    fault() {
+      reviews++;
+      return undefined;
+    },
+  };
+  const late = grant('e1');
+  for (let index = 0; index < 20_000; index++) grant(`o${index}`, validity).watch(() => {});
+  await put({ 'acme.yaml': 'tenant: acme\ndeny: {agents: [e1]}' });
+  await reviewed(10_000);
+  reviews = 0;
+  watch(late);
+  await reviewed(1);
+  assert.deepEqual([ended.length, reviews], [1, 0]);
+  grants.close();
+});
+
 test('a grant ends when its agent claims more than its tenant allows now', async () => {
   const { grant, watch, put, ended, rules } = await granting({ 'acme.yaml': 'tenant: acme' });
   const identifiers = { host: [], ipv4: [], ipv6: [], cidr: [], defaultRoute: true };

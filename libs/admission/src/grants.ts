@@ -108,8 +108,7 @@ export class Grants {
     this.#next = Math.min(this.#next, validity.expires + graceOf(last));
     this.#timer ??= setInterval(() => this.#expire(), ADMISSION.expiryMs).unref();
     // It was granted before the tenant changed, or before a key or an authority went.
-    if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) this.#due.add(tenant);
-    this.#schedule();
+    if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) setImmediate(() => this.#reviewOne(watched));
     return () => this.#forget(watched);
   }
 
