@@ -37,6 +37,10 @@ export const HUB = {
    * If all hubs of a plane restart, a link gets ten messages a second, and the news of each hub.
    */
   tellEveryMs: 100,
+  /** Gateways that are gone of which one report tells: of 50 a second, where a link accepts 100 messages. */
+  lossesAtOnce: 5,
+  /** Of so many that are gone agents still hear, if more go than they can be told: of the latest. */
+  losses: 1000,
   /**
    * How long agents may take in a drain to get a session with another hub before this one accepts no more dials for them. They connect as soon as
    * they hear of it. Thousands of them take a few seconds.

@@ -129,6 +129,23 @@ describe('membership', () => {
     membership.close();
   });
 
+  test('however many gateways go at once, a link hears of each, and of few at a time', () => {
+    const membership = new HubReports();
+    const { heard } = listen(membership);
+    heard();
+    const gone = Array.from({ length: 101 }, (_, index) => index.toString(16).padStart(16, '0'));
+    for (const gateway of gone) membership.hungUp({ gateway, reset: false });
+    const told: string[] = [];
+    for (let beat = 0; beat * HUB.lossesAtOnce < gone.length; beat++) {
+      const messages = heard();
+      assert.ok(messages.length <= HUB.lossesAtOnce, `${messages.length} messages in beat ${beat}`);
+      for (const message of messages) if (message.type === 'hung-up') told.push(message.gateway);
+      mock.timers.tick(HUB.tellEveryMs);
+    }
+    assert.deepEqual(told, gone);
+    membership.close();
+  });
+
   test('hubs that drain are not counted as live', () => {
     const membership = new HubReports();
     membership.update([hub('a'), hub('b', { draining: true })]);

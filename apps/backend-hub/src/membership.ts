@@ -21,6 +21,8 @@ export class HubReports {
   #next: NodeJS.Immediate | undefined;
   /** Runs for a while after each change was sent. */
   #pause: NodeJS.Timeout | undefined;
+  /** Gateways that are gone, of which agents have not been told. */
+  #losses: GatewayLoss[] = [];
   #hubs = new Map<string, HubMember>();
   #current = false;
   /** What was sent last. */
@@ -65,14 +67,17 @@ export class HubReports {
   }
 
   /** Tells all agents that a gateway is gone: its process is dead, or its link is lost (docs/RESUME.md). */
-  hungUp({ gateway, reset }: GatewayLoss): void {
-    this.#send([encodeControl({ type: 'hung-up', gateway, reset })]);
+  hungUp(loss: GatewayLoss): void {
+    this.#losses.push(loss);
+    if (this.#losses.length > HUB.losses) this.#losses.shift();
+    this.#tellChanges();
   }
 
   close(): void {
     for (const beat of this.#beats.values()) clearInterval(beat);
     this.#beats.clear();
     this.#untold.length = 0;
+    this.#losses.length = 0;
     clearImmediate(this.#next);
     clearTimeout(this.#pause);
   }
@@ -89,10 +94,13 @@ export class HubReports {
     const { hubs: before, current } = this.#told;
     const changed = [...this.#hubs.values()].filter((hub) => !same(before.get(hub.hubId), hub));
     const gone = [...before.keys()].filter((hubId) => !this.#hubs.has(hubId));
-    if (changed.length === 0 && gone.length === 0 && current === this.#current) return;
+    const losses = this.#losses.splice(0, HUB.lossesAtOnce);
+    const lines = losses.map(({ gateway, reset }) => encodeControl({ type: 'hung-up', gateway, reset }));
+    if (changed.length > 0 || gone.length > 0 || current !== this.#current) lines.push(...this.#changes(changed, gone));
+    if (lines.length === 0) return;
     this.#told = { hubs: this.#hubs, current: this.#current };
     this.#rest();
-    this.#tell(changed, gone);
+    this.#send(lines);
   }
 
   /** As long as some links have not got the last changes, no new ones are queued. */
@@ -104,11 +112,11 @@ export class HubReports {
     }, HUB.tellEveryMs);
   }
 
-  #tell(changed: readonly HubMember[], gone: readonly string[]): void {
+  #changes(changed: readonly HubMember[], gone: readonly string[]): string[] {
     const changes = portions(changed);
     const ends = portions(gone);
     const messages = Array.from({ length: Math.max(1, changes.length, ends.length) });
-    this.#send(messages.map((_, at) => this.#change(changes[at] ?? [], ends[at] ?? [])));
+    return messages.map((_, at) => this.#change(changes[at] ?? [], ends[at] ?? []));
   }
 
   #send(lines: readonly string[]): void {
