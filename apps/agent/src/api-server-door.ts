@@ -89,10 +89,10 @@ export class ApiServerDoor {
   async listen(): Promise<void> {
     const { places, observation } = this.#options;
     for (const place of places) {
-      const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => this.#take(socket));
+      const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true });
       const bound = await bind(server, {
         at: { ...place, reusePort: true },
-        limits: { enter: (socket) => this.#admit(socket) },
+        limits: { enter: (socket) => this.#enter(socket) },
         failed: (error) => observation.events.emit('refused', 'api-server', formatDestination(place), error),
       });
       this.#bound.set(place, bound);
@@ -136,21 +136,24 @@ export class ApiServerDoor {
     await Promise.all(closed);
   }
 
-  /** Lets in whom the flags allow. */
-  #admit(socket: Socket): boolean {
+  /** Takes whom the flags allow. */
+  #enter(socket: Socket): boolean {
     const { events } = this.#options.observation;
-    const refusal = this.#refusal(socket);
-    if (refusal === undefined) return true;
+    const from = addressOf(socket) ?? '';
+    const source = sourceOf(from);
+    const refusal = this.#refusal(socket, from, source);
+    if (refusal === undefined) {
+      this.#take(socket, source);
+      return true;
+    }
     events.emit('refused', 'api-server', remoteOf(socket), new Error(refusal));
     socket.on('error', () => {}).resetAndDestroy();
     return false;
   }
 
-  #refusal(socket: Socket): string | undefined {
-    const from = addressOf(socket) ?? '';
+  #refusal(socket: Socket, from: string, source: string): string | undefined {
     if (!isAllowed(from, this.#options.networks))
       return `${from} is not of this machine, and of none of the networks of --api-server-allow`;
-    const source = sourceOf(from);
     const own = this.#clients.of(source)?.size ?? 0;
     if (own >= AGENT.apiServerClientsOfSource) return `${own} connections from ${source} are open`;
     // The last are for links to hubs, and for what hubs dial.
@@ -162,11 +165,10 @@ export class ApiServerDoor {
     return undefined;
   }
 
-  #take(socket: Socket): void {
+  #take(socket: Socket, source: string): void {
     const { observation, links, agentId } = this.#options;
     const { events } = observation;
     const start = performance.now();
-    const source = sourceOf(addressOf(socket) ?? '');
     socket.setNoDelay(true).on('error', () => {});
     const signal = new DialAbort();
     onceClosed(socket, () => {
