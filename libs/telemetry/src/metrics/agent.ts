@@ -1,5 +1,5 @@
 import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
-import { dialLatency } from './dials.ts';
+import { dialMetrics } from './dials.ts';
 import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
@@ -38,7 +38,7 @@ export function agentMetrics({ events, tunnels }: ObservedProgram, options: Agen
   const leases = leaseCount(families, LATENCY_BUCKETS);
   let state: AgentState = { connected: 0, wanted: 0 };
   all.push(
-    dialLatency(own, 'agent'),
+    dialMetrics(own, 'agent'),
     tunnelMetrics(own, 'agent', tunnels),
     coverageMetrics(own, () => state),
     certificateMetrics(own),

@@ -19,18 +19,25 @@ type Outcome = (typeof OUTCOMES)[number];
 const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge', 'direct'];
 
 /**
- * Measures how long dials take, by phase. Phases that only our own hubs and agents report are missing for others.
+ * Counts dials that failed, and measures how long dials take, by phase. Phases that only our own hubs and agents report are missing for others.
  * @param keptAfter in milliseconds. A dial that failed or took longer has a trace even if it was not sampled
+ * @param attempts counts those of a gateway's dial
  */
-export function dialLatency(families: Families, role: Role, keptAfter = Number.POSITIVE_INFINITY): Subscriptions {
+export function dialMetrics(families: Families, role: Role, keptAfter = Infinity, attempts?: Attempts): Subscriptions {
   const observe = latencies(families);
+  const errors = families.counters(
+    'dial_errors_total',
+    'Dials that failed to become a tunnel, by error name (RFC 9209).',
+    ['error'],
+  );
   return {
     'dial:end'(by, { trial, traceparent, log }, outcome) {
       if (by !== role || trial) return;
       const ended = outcomeOf(outcome);
-      const kept = outcome.ms > keptAfter || (outcome.error !== undefined && keptAfter < Number.POSITIVE_INFINITY);
-      observe('total', ended, outcome.ms, traceparent, kept);
-      const { timing } = outcome;
+      const { error, ms, timing } = outcome;
+      if (error) errors.of({ error: error.code }).inc();
+      const kept = ms > keptAfter || (error !== undefined && keptAfter < Infinity);
+      observe('total', ended, ms, traceparent, kept);
       if (timing) {
         // A part's own time is already observed as `total`.
         if (role === 'gateway') observe('hub', ended, timing.hubMs);
@@ -40,13 +47,19 @@ export function dialLatency(families: Families, role: Role, keptAfter = Number.P
       }
       if (!log) return;
       if (log.parkedMs > 0) observe('park', ended, log.parkedMs);
-      for (const attempt of log.attempts) observe('attempt', endOf(attempt, ended), attempt.ms, traceparent);
+      for (const attempt of log.attempts) {
+        const end = endOf(attempt, ended);
+        if (attempts) attempts[attempt.kind][end]++;
+        observe('attempt', end, attempt.ms, traceparent);
+      }
     },
   };
 }
 
-/** Counts the attempts of a gateway's dials, and its parked dials. */
-export function attemptMetrics(families: Families): Subscriptions {
+type Attempts = Readonly<Record<AttemptKind, Record<Outcome, number>>>;
+
+/** The attempts of a gateway's dials, which `dialMetrics` counts. */
+export function attemptCounts(families: Families): Attempts {
   const counts = { first: none(), retry: none(), hedge: none(), direct: none() };
   families.tallied(
     'counter',
@@ -55,17 +68,17 @@ export function attemptMetrics(families: Families): Subscriptions {
     ['kind', 'outcome'],
     () => KINDS.flatMap((kind) => OUTCOMES.map((outcome) => [{ kind, outcome }, counts[kind][outcome]] as const)),
   );
+  return counts;
+}
+
+/** Counts a gateway's parked dials. */
+export function parkedMetrics(families: Families): Subscriptions {
   const parked = families.gauge(
     'dials_parked',
     'Current number of dials that wait for a session because there is none to try.',
   );
   const parks = families.counter('dial_parks_total', 'How often dials were parked to wait for a session.');
   return {
-    'dial:end'(by, { trial, log }, outcome) {
-      if (by !== 'gateway' || !log || trial) return;
-      const ended = outcomeOf(outcome);
-      for (const attempt of log.attempts) counts[attempt.kind][endOf(attempt, ended)]++;
-    },
     'dial:park'({ trial }) {
       parked.inc();
       if (!trial) parks.inc();

@@ -3,14 +3,14 @@ import { type CallerProtocol, type Role, upstreamReason } from '@isthmus/tunnel'
 import { type Subscriptions, subscribe } from '../events.ts';
 import { apiServerMetrics } from './api-servers.ts';
 import { Backends, ownSessions } from './census.ts';
-import { attemptMetrics, dialLatency } from './dials.ts';
+import { attemptCounts, dialMetrics, parkedMetrics } from './dials.ts';
 import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCollection } from './leases.ts';
 import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
 import { type PlaneState, planeMetrics } from './plane.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
 import { type TenantsState, tenantMetrics } from './tenants.ts';
-import { cutMetrics, resumeMetrics, tunnelMetrics } from './tunnels.ts';
+import { resumeMetrics, tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5];
@@ -40,20 +40,20 @@ export interface ServerMetrics extends Metrics {
 export function serverMetrics({ events, tunnels }: ObservedProgram, options: ServerMetricsOptions): ServerMetrics {
   const families = new Families('konnectivity_network_proxy_server_');
   const own = families.under('isthmus_');
-  const { strategies } = options;
+  const { strategies, keptAfter } = options;
   const role = options.role === 'hub' ? 'hub' : 'gateway';
   const backends = backendMetrics(families, strategies);
-  const all = [dialMetrics(families, role), connectionMetrics(families), packetMetrics(families)];
+  const all = [upstreamDialMetrics(families, role), connectionMetrics(families), packetMetrics(families)];
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role, options.tenants !== undefined);
   all.push(
-    dialLatency(own, role, options.keptAfter),
+    dialMetrics(own, role, keptAfter, role === 'gateway' ? attemptCounts(own) : undefined),
     tunnelMetrics(own, role, tunnels),
     plane.subscriptions,
     certificateMetrics(own),
     auditMetrics(own),
   );
-  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), cutMetrics(own), resumeMetrics(own));
+  if (role === 'gateway') all.push(parkedMetrics(own), hubLinkMetrics(own), resumeMetrics(own));
   all.push(apiServerMetrics(own, tunnels));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   if (options.tenants) {
@@ -72,12 +72,12 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
 /** The metrics page of `isthmus hold`: its dials and tunnels, and how these went on. */
 export function holdMetrics({ events, tunnels }: ObservedProgram): Metrics {
   const own = new Families('isthmus_');
-  const ofTunnels = [tunnelMetrics(own, 'gateway', tunnels), cutMetrics(own), resumeMetrics(own)];
-  const all = [...ofTunnels, dialLatency(own, 'gateway'), certificateMetrics(own)];
+  const ofTunnels = [tunnelMetrics(own, 'gateway', tunnels), resumeMetrics(own)];
+  const all = [...ofTunnels, dialMetrics(own, 'gateway'), certificateMetrics(own)];
   return own.page([...all.map((subscriptions) => subscribe(events, subscriptions)), processMetrics(own)]);
 }
 
-function dialMetrics(families: Families, role: Role): Subscriptions {
+function upstreamDialMetrics(families: Families, role: Role): Subscriptions {
   // Upstream observes this when it sends the answer to the caller, and only for dials that became tunnels.
   const duration = families.histogram(
     'dial_duration_seconds',

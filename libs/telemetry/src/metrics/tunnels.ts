@@ -42,11 +42,6 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
       return queued;
     },
   );
-  const errors = families.counters(
-    'dial_errors_total',
-    'Dials that failed to become a tunnel, by error name (RFC 9209).',
-    ['error'],
-  );
   const refused = families.counters(
     'refused_total',
     'Connections and requests that were rejected because they were malformed or not allowed, by where.',
@@ -75,13 +70,12 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
     ['by'],
   );
   for (const by of ['caller', 'destination']) resets.of({ by });
+  const cuts = role === 'gateway' ? cutsByTenant(families) : undefined;
   return {
-    'dial:end'(by, { trial }, { error }) {
-      if (by === role && error && !trial) errors.of({ error: error.code }).inc();
-    },
     'tunnel:open'(tunnel) {
       if (tunnel.role !== role) return;
       const { dial, hubId, resumable } = tunnel;
+      if (cuts) getOrPut(cuts, dial.tenant, () => new Map(CUT_BY.map((by) => [by, 0])));
       census.came({ tenant: dial.tenant, hubId });
       if (resumable) hubs.set(resumable, hubId);
     },
@@ -96,8 +90,12 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
     },
     'tunnel:close'(tunnel, { how, by }) {
       if (tunnel.role !== role) return;
-      if (how === 'failed') resets.of({ by }).inc();
       const { dial, resumable } = tunnel;
+      if (how === 'failed') resets.of({ by }).inc();
+      if (how === 'cut') {
+        const own = cuts?.get(dial.tenant);
+        own?.set(by, (own.get(by) ?? 0) + 1);
+      }
       const hubId = (resumable && hubs.get(resumable)) ?? tunnel.hubId;
       if (resumable) hubs.delete(resumable);
       census.went({ tenant: dial.tenant, hubId });
@@ -112,6 +110,9 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
     },
     fault(where) {
       faults.of({ where }).inc();
+    },
+    tenants({ gone }) {
+      for (const tenant of gone) cuts?.delete(tenant);
     },
     ...unlessProbed((where) => refused.of({ where }).inc()),
   };
@@ -156,10 +157,10 @@ export function resumeMetrics(families: Families): Subscriptions {
 }
 
 /**
- * Counts the tunnels of a gateway's callers that were cut. A tenant's lines begin at 0 with its first tunnel, since a line that begins at 1
+ * The tunnels of a gateway's callers that were cut. A tenant's lines begin at 0 with its first tunnel, since a line that begins at 1
  * is no increase, and go with the tenant.
  */
-export function cutMetrics(families: Families): Subscriptions {
+function cutsByTenant(families: Families): Map<string, Map<CutBy, number>> {
   const tenants = new Map<string, Map<CutBy, number>>();
   families.tallied(
     'counter',
@@ -168,19 +169,7 @@ export function cutMetrics(families: Families): Subscriptions {
     ['tenant', 'by'],
     () => [...tenants].flatMap(([tenant, cuts]) => [...cuts].map(([by, count]) => [{ tenant, by }, count] as const)),
   );
-  return {
-    'tunnel:open'({ role, dial }) {
-      if (role === 'gateway') getOrPut(tenants, dial.tenant, () => new Map(CUT_BY.map((by) => [by, 0])));
-    },
-    'tunnel:close'({ role, dial }, { how, by }) {
-      if (role !== 'gateway' || how !== 'cut') return;
-      const cuts = tenants.get(dial.tenant);
-      cuts?.set(by, (cuts.get(by) ?? 0) + 1);
-    },
-    tenants({ gone }) {
-      for (const tenant of gone) tenants.delete(tenant);
-    },
-  };
+  return tenants;
 }
 
 /** @param kept reads the bytes that the process keeps; undefined if it resumes no tunnels */
