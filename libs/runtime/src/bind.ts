@@ -1,10 +1,8 @@
 import { once } from 'node:events';
 import { chmodSync, lstatSync, renameSync, type Stats, unlinkSync, utimesSync } from 'node:fs';
 import net, { type AddressInfo, type BlockList, type Server, type Socket } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
 import { proxied, remoteOf } from './addresses.ts';
 import { RUNTIME } from './defaults.ts';
-import { descriptors } from './descriptors.ts';
 import { keptAlive } from './sockets.ts';
 
 /** Owner and group may connect. Upstream's socket has 0770. */
@@ -13,13 +11,7 @@ const SOCKET_MODE = 0o660;
 /** What files are made with: SOCKET_MODE. */
 const SOCKET_UMASK = 0o117;
 
-/**
- * The mode while its process lives but cannot listen because it has no descriptors. Callers see no difference, and no other program is
- * known to set it. A path can be marked and touched without a descriptor.
- */
-const SUSPENDED_MODE = 0o670;
-
-/** The same of one whose process serves until its end, and leaves it to the next one that asks. */
+/** The mode of one whose process serves until its end, and leaves it to the next one that asks. No other program is known to set it. */
 const LEAVING_MODE = 0o760;
 
 /**
@@ -37,8 +29,6 @@ export class SocketFile {
   #own: Stats | undefined;
   /** Has bound the wanted name. */
   #marker: Server | undefined;
-  /** Set while it is suspended. The file then has SUSPENDED_MODE. */
-  #beat: NodeJS.Timeout | undefined;
   #looks: NodeJS.Timeout | undefined;
   #mode = SOCKET_MODE;
 
@@ -89,28 +79,12 @@ export class SocketFile {
     throw new Error(`${this.#path}: other processes keep taking this path`);
   }
 
-  /**
-   * Call each time it was bound again. Shows it, unless another process has taken over meanwhile. Throws if the system refuses it; the
-   * file then stays suspended.
-   */
+  /** Call each time it was bound again. Shows it, unless another process has taken over meanwhile. Throws if the system refuses it. */
   place(): void {
     chmodSync(this.#boundPath, this.#mode);
     const own = lstatSync(this.#boundPath);
     if (this.#stands() || (this.#own && this.#mark())) this.#show();
     this.#own = own;
-    this.#endBeat();
-  }
-
-  /**
-   * Call before the socket is closed for a while. The file stays, and tells processes that find nobody listening that its own process
-   * lives.
-   */
-  suspend(): void {
-    if (!this.#stands()) return;
-    this.#touch();
-    if (this.#mode === SOCKET_MODE) chmodSync(this.#path, SUSPENDED_MODE);
-    this.#endBeat();
-    this.#beat = setInterval(() => this.#touch(), RUNTIME.socketTouchMs).unref();
   }
 
   /** From now on, the next process that claims the path takes it over, while callers find one of both at any moment. */
@@ -122,7 +96,6 @@ export class SocketFile {
   /** Call before the socket is closed. From then on, nobody can find it. */
   remove(): void {
     const stands = this.#stands();
-    this.#endBeat();
     clearInterval(this.#looks);
     // This deletes the file. If the path is another process' by now, it must not: the marker then stays for as long as this process.
     if (stands || this.#missing) this.#marker?.close();
@@ -165,7 +138,7 @@ export class SocketFile {
     if (!there.isSocket()) throw new Error(`${path} exists and is not a unix socket`);
     const whose = await ownerOf(path);
     if (!whose) return false;
-    if (hasMode(there, LEAVING_MODE)) return true;
+    if ((there.mode & 0o777) === LEAVING_MODE) return true;
     throw new Error(`unix socket ${path}: ${whose}. End that process, or give this one another path`);
   }
 
@@ -218,19 +191,10 @@ export class SocketFile {
     }
   }
 
-  #endBeat(): void {
-    clearInterval(this.#beat);
-    this.#beat = undefined;
-  }
-
-  /**
-   * Whether the file still belongs to this process. No other file gets its inode number while the socket is open. While it is
-   * suspended, another file may get the number as soon as this one is deleted; no other program sets these modes.
-   */
+  /** Whether the file still belongs to this process. No other file gets its inode number while the socket is open. */
   #stands(): boolean {
     const there = statOf(this.#path);
-    if (there === undefined || this.#own === undefined || !isSame(there, this.#own)) return false;
-    return this.#beat === undefined || hasMode(there, SUSPENDED_MODE) || hasMode(there, LEAVING_MODE);
+    return there !== undefined && this.#own !== undefined && isSame(there, this.#own);
   }
 }
 
@@ -242,10 +206,6 @@ function isSame(a: Stats, b: Stats): boolean {
   return a.ino === b.ino && a.dev === b.dev;
 }
 
-function hasMode({ mode }: Stats, wanted: number): boolean {
-  return (mode & 0o777) === wanted;
-}
-
 function isCode(error: unknown, code: string): boolean {
   return (error as NodeJS.ErrnoException).code === code;
 }
@@ -255,21 +215,7 @@ async function ownerOf(path: string): Promise<string | undefined> {
   const refusal = await connectionTo(path);
   if (refusal === undefined) return 'another process listens there';
   if (refusal !== 'ECONNREFUSED' && refusal !== 'ENOENT') return `it is unclear whose it is (${refusal})`;
-  if (!(await isKept(path))) return undefined;
-  return 'another process has this socket, and lacks the file descriptors to listen';
-}
-
-/** Whether a living process owns a socket on which it does not listen. That process marked the socket before it stopped listening. */
-async function isKept(path: string): Promise<boolean> {
-  const marked = statOf(path);
-  if (!marked || !hasMode(marked, SUSPENDED_MODE)) return false;
-  for (let waited = 0; waited < RUNTIME.socketSilenceMs; waited += RUNTIME.socketTouchMs) {
-    await delay(RUNTIME.socketTouchMs);
-    const now = statOf(path);
-    if (!now) return false;
-    if (now.mtimeMs !== marked.mtimeMs || !isSame(now, marked)) return true;
-  }
-  return false;
+  return undefined;
 }
 
 /** Checks whether a process listens at a socket. Returns the system's error, or undefined if one does. */
@@ -302,7 +248,7 @@ interface BindOptions {
   readonly proxyNetworks?: BlockList | undefined;
   /** Called for each connection whose header does not come, or is none. */
   readonly refused?: (remote: string, error: Error) => void;
-  /** Called with each error after the server was bound, and whenever it stops listening because no file can be opened. */
+  /** Called with each error after the server was bound. */
   readonly failed: (error: Error) => void;
 }
 
@@ -322,8 +268,8 @@ interface Bound {
 }
 
 /**
- * Binds a server, and keeps it bound while the process can open file descriptors. Rejects with the system's error, or if the path belongs to
- * another process.
+ * Binds a server. Rejects with the system's error, or if the path belongs to another process. While the process can open no file, libuv closes
+ * each new connection at once, by a descriptor that it keeps for this.
  */
 export async function bind(server: Server, options: BindOptions): Promise<Bound> {
   const { at, failed } = options;
@@ -348,54 +294,38 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     // The system names the path that was bound, or none: the one that was asked for says what to change.
     throw 'path' in at ? Object.assign(error as Error, { syscall: 'listen', address: at.path, port: -1 }) : error;
   }
-  // It listens again.
-  server.on('listening', () =>
-    attempt(
-      () => file?.place(),
-      () => server.close(),
-    ),
-  );
   server.on('error', failed);
   const address = server.address() as AddressInfo;
-  const unguard = descriptors.guard({
-    get listening() {
-      return server.listening;
-    },
-    close() {
-      failed(new Error('too many open files: not listening until one can be opened'));
-      attempt(() => file?.suspend());
-      server.close();
-    },
-    open() {
-      if (file) file.listen(server);
-      else server.listen({ ...at, host: address.address, port: address.port, backlog });
-    },
-    failed,
-  });
   let closed: Promise<void> | undefined;
   let stopped = false;
-  // A socket without a name can get none: the server listens on a new one.
-  file?.watch(() => {
-    if (!server.listening) return;
-    void queueTaken(server, backlog).then(() => {
-      if (stopped || !server.listening) return;
-      server.close();
-      file.listen(server);
+  if (file) {
+    // It listens again.
+    server.on('listening', () =>
+      attempt(
+        () => file.place(),
+        () => server.close(),
+      ),
+    );
+    // A socket without a name can get none: the server listens on a new one.
+    file.watch(() => {
+      void queueTaken(server, backlog).then(() => {
+        if (stopped) return;
+        if (server.listening) server.close();
+        file.listen(server);
+      });
     });
-  });
+  }
   const idle = new Promise<void>((resolve) => {
     server.on('close', () => closed && resolve());
   });
   const close = () => {
     stopped = true;
-    unguard();
     attempt(() => file?.remove());
     closed ??= new Promise((resolve) => void server.close(() => resolve()));
     return closed;
   };
   const stop = async () => {
     stopped = true;
-    unguard();
     attempt(() => file?.remove());
     await queueTaken(server, backlog);
     void close();

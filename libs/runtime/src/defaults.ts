@@ -10,10 +10,6 @@ export const RUNTIME = {
   tcpBacklog: 511,
   /** The same for a unix socket, where connect fails at once if there is no place. net.core.somaxconn caps both. */
   unixBacklog: 4096,
-  /** How often a process that lacks file descriptors to listen touches its unix socket's file, to show that it lives. */
-  socketTouchMs: 250,
-  /** A unix socket's file that nobody listens on and that was not touched for this long belongs to a dead process, and is replaced. */
-  socketSilenceMs: 5000,
   /** How long a connection to a unix socket may take before its process counts as alive. */
   socketAnswerMs: 1000,
   /** How often a process looks whether its unix socket's file is still there. It makes a missing one again. */
@@ -79,7 +75,7 @@ export const RUNTIME = {
   scarceDescriptorsMs: 100,
   /** ... and at least so many times the time that counting took. */
   scarceDescriptorsTimes: 20,
-  /** How often listeners are closed or opened again to match whether a file can be opened. */
+  /** How long a count that nobody waits for is put off. */
   descriptorsLookMs: 250,
 
   /** A certificate is overdue for its renewal at most this long before its end: ten weeks would be too early for one of a year. */

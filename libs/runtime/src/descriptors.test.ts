@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { RUNTIME } from './defaults.ts';
 import { type DescriptorSource, Descriptors } from './descriptors.ts';
 
 /** A process whose open descriptors the test sets. */
@@ -21,12 +22,16 @@ function process(limit: number): DescriptorSource & { open: number; at: number; 
   };
 }
 
-test('descriptors are scarce when only the reserve is left, and spent when a quarter of it is left', () => {
+test('descriptors are scarce when only the reserve is left, and spent when a quarter of it is left', (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
   const source = process(1024);
   const left = new Descriptors(source);
   const states = [0, 960, 961, 1008, 1009, 1024, 960, 0].map((open) => {
     source.open = open;
     source.at += 1000;
+    // Where plenty were left, this only begins to count.
+    void left.scarce;
+    context.mock.timers.tick(RUNTIME.descriptorsLookMs);
     return [open, left.scarce, left.spent];
   });
   assert.deepEqual(states, [
@@ -71,7 +76,8 @@ test('descriptors opened between two counts are estimated, and counted again onc
   assert.equal(source.counts, 2);
 });
 
-test('many open descriptors take long to count, so they are counted less often', () => {
+test('many open descriptors take long to count, so they are counted less often', (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
   const source = process(20_000);
   const slow = {
     count() {
@@ -82,7 +88,10 @@ test('many open descriptors take long to count, so they are counted less often',
     now: () => source.at,
   };
   const left = new Descriptors(slow);
-  for (let ms = 0; ms < 11_000; ms += 100, source.at += 100) assert.equal(left.scarce, false);
+  for (let ms = 0; ms < 11_000; ms += 100, source.at += 100) {
+    assert.equal(left.scarce, false);
+    context.mock.timers.tick(100);
+  }
   assert.equal(source.counts, 3);
 });
 
@@ -99,86 +108,26 @@ test('this process has descriptors left', () => {
   assert.equal(left.scarce, false);
 });
 
-test('a listener closes while nothing can be opened, and opens again afterwards', async () => {
-  const source = process(100);
-  const left = new Descriptors(source);
-  const changes: string[] = [];
-  let changed = () => {};
-  const set = (listening: boolean) => {
-    listener.listening = listening;
-    changes.push(listening ? 'open' : 'close');
-    changed();
-  };
-  const listener = { listening: true, close: () => set(false), open: () => set(true), failed: assert.ifError };
-  const unguard = left.guard(listener);
-  for (const open of [100, 99]) {
-    const change = new Promise<void>((resolve) => {
-      changed = resolve;
-    });
-    source.open = open;
-    await within(change);
-  }
-  assert.deepEqual(changes, ['close', 'open']);
-  unguard();
-});
-
 test('the first count is not put off', () => {
   const source = process(1024);
   source.open = 1000;
   const left = new Descriptors(source);
-  const unguard = left.guard({ listening: true, close() {}, open() {}, failed: assert.ifError });
   assert.deepEqual([left.scarce, source.counts], [true, 1]);
-  unguard();
 });
 
-test('while half of them are left, nobody waits for a count', async () => {
+test('while half of them are left, nobody waits for a count', (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
   const source = process(100);
   const left = new Descriptors(source);
-  const looked = new Promise<void>((resolve) => {
-    source.canOpen = () => {
-      if (source.counts === 2) resolve();
-      return true;
-    };
-  });
-  const unguard = left.guard({ listening: true, close() {}, open() {}, failed: assert.ifError });
   assert.equal(left.scarce, false);
   source.at += 1000;
   source.open = 95;
-  assert.equal(left.scarce, false);
-  assert.equal(source.counts, 1);
-  await within(looked);
-  assert.equal(left.scarce, true);
+  for (let times = 0; times < 3; times++) assert.deepEqual([left.scarce, source.counts], [false, 1]);
+  context.mock.timers.tick(RUNTIME.descriptorsLookMs);
+  assert.deepEqual([left.scarce, source.counts], [true, 2]);
   source.at += 1000;
   source.open = 0;
   assert.equal(left.scarce, false, 'counted at once: few were left');
-  unguard();
+  context.mock.timers.tick(RUNTIME.descriptorsLookMs);
+  assert.equal(source.counts, 3);
 });
-
-test('a listener that cannot be closed keeps no other from it', { timeout: 60_000 }, async () => {
-  const source = process(100);
-  const left = new Descriptors(source);
-  const failed = new Promise<Error>((resolve) => {
-    const close = () => {
-      throw new Error('a defect');
-    };
-    left.guard({ listening: true, close, open() {}, failed: resolve });
-  });
-  let unguard = () => {};
-  const closed = new Promise<void>((resolve) => {
-    unguard = left.guard({ listening: true, close: resolve, open() {}, failed: assert.ifError });
-  });
-  source.open = 100;
-  await within(closed);
-  assert.equal((await failed).message, 'a defect');
-  unguard();
-});
-
-/** Waits with a timer of its own: the guard's timer does not keep the process alive. */
-async function within(promise: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('nothing changed within a minute')), 60_000);
-  });
-  await Promise.race([promise, late]);
-  clearTimeout(timer);
-}

@@ -1,5 +1,4 @@
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
-import { guarding } from './async.ts';
 import { RUNTIME } from './defaults.ts';
 
 /** What the system reports about this process; undefined if it reports nothing. */
@@ -9,25 +8,13 @@ export interface DescriptorSource {
   now(): number;
 }
 
-/** A listener that can be closed for a while. */
-export interface Reopening {
-  readonly listening: boolean;
-  close(): void;
-  open(): void;
-  /** Called with what either threw. */
-  failed(error: Error): void;
-}
-
 /** How many file descriptors this process has left: counted by the system now and then, estimated in between. */
 export class Descriptors {
   readonly #source: DescriptorSource;
-  readonly #listeners = new Set<Reopening>();
-  #timer: NodeJS.Timeout | undefined;
   #left = Number.POSITIVE_INFINITY;
   #limit = Number.POSITIVE_INFINITY;
   #reserve = 0;
-  /** Whether the next look counts. */
-  #countsLater = false;
+  #countsLater: NodeJS.Timeout | undefined;
   #countedAt = Number.NEGATIVE_INFINITY;
   #countTook = 0;
 
@@ -60,34 +47,6 @@ export class Descriptors {
     return !this.#source.canOpen();
   }
 
-  /**
-   * Closes a listener while no descriptor can be opened, so that new callers are refused at once. Node does not report that it
-   * cannot accept: it polls the queue with a whole processor, and callers in the queue wait forever.
-   * @returns a function that ends the guard
-   */
-  guard(listener: Reopening): () => void {
-    this.#listeners.add(listener);
-    this.#timer ??= setInterval(() => this.#look(), RUNTIME.descriptorsLookMs).unref();
-    return () => {
-      this.#listeners.delete(listener);
-      if (this.#listeners.size > 0) return;
-      clearInterval(this.#timer);
-      this.#timer = undefined;
-    };
-  }
-
-  #look(): void {
-    if (this.#countsLater) this.#countNow();
-    const { exhausted } = this;
-    for (const listener of this.#listeners) {
-      const match = () => {
-        if (exhausted && listener.listening) listener.close();
-        else if (!exhausted && !listener.listening) listener.open();
-      };
-      guarding((error) => listener.failed(error))(match)();
-    }
-  }
-
   #count(): number {
     const now = this.#source.now();
     const [ms, times] =
@@ -96,7 +55,8 @@ export class Descriptors {
         : [RUNTIME.descriptorsMs, RUNTIME.descriptorsTimes];
     if (now - this.#countedAt < Math.max(ms, times * this.#countTook)) return this.#left;
     // Counting takes a tenth of an idle process's dial, which need not wait for it while there are plenty.
-    if (this.#timer && this.#left > this.#limit / 2) this.#countsLater = true;
+    if (this.#left > this.#limit / 2)
+      this.#countsLater ??= setTimeout(() => this.#countNow(), RUNTIME.descriptorsLookMs).unref();
     else this.#countNow();
     return this.#left;
   }
@@ -104,7 +64,8 @@ export class Descriptors {
   #countNow(): void {
     const now = this.#source.now();
     const { open, limit } = this.#source.count() ?? { open: 0, limit: Number.POSITIVE_INFINITY };
-    this.#countsLater = false;
+    clearTimeout(this.#countsLater);
+    this.#countsLater = undefined;
     this.#countedAt = this.#source.now();
     this.#countTook = this.#countedAt - now;
     this.#left = limit - open;
