@@ -106,10 +106,6 @@ class RunningHub implements Hub {
     return this.#peers?.address ?? '';
   }
 
-  get open(): number {
-    return this.#sessions.open;
-  }
-
   get admission(): AdmissionState {
     if (this.#drained) return 'draining';
     return this.#leaving ? 'leaving' : 'open';

@@ -108,13 +108,6 @@ export class SessionTable {
     return taking;
   }
 
-  /** Dials and tunnels of all sessions. */
-  get open(): number {
-    let open = 0;
-    for (const { connection } of this.#entries.values()) open += connection.open;
-    return open;
-  }
-
   /** Tenants with sessions, and how many. */
   get tenants(): ReadonlyMap<string, number> {
     return this.#tenants;

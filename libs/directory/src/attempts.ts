@@ -231,10 +231,9 @@ class Attempts implements Due {
   #attempt(kind: AttemptKind, session: Session, dial: Dial): void {
     const { sessionId, agentId, hubId } = session.record;
     const { observation, deadlines } = this.#routing;
-    const { attempts } = this.#log;
     const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
-    attempts.push(entry);
-    const span = observation.tracer.attempt(this.#request, entry, attempts.length);
+    this.#log.attempts.push(entry);
+    const span = observation.tracer.attempt(this.#request, entry, this.#log.attempts.length);
     const silent = () => this.#guarded(() => this.#hedge(entry));
     const silence = new Silence(DIRECTORY.hedgeAfterMs, silent, deadlines);
     const attempt: Attempt = { entry, span, abort: new DialAbort(), silence };

@@ -95,8 +95,6 @@ export interface Hub extends NextHop {
   readonly tenants: ReadonlyMap<string, number>;
   /** Where its agents could move in a drain. */
   moves(): Iterable<SessionMove>;
-  /** Dials and tunnels. */
-  readonly open: number;
   readonly admission: AdmissionState;
   /** Whether gateways can find this hub. Fails when another process has registered under its id. */
   readonly registration: Check;

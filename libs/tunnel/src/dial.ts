@@ -287,14 +287,12 @@ export class Silence implements Due {
     this.#deadlines.leave(this);
   }
 
-  /** It came, and from now on this waits for the next one. */
+  /** It came, and from now on this waits for the next one: for longer than before. */
   awaitNext(ms: number, silent: () => void): void {
-    const { due: before } = this;
     this.#ms = ms;
     this.#silent = silent;
     this.due = this.#deadlines.now() + ms;
-    // Mostly later than before, and then to say so is enough.
-    if (!this.before || this.due < before) this.#deadlines.enter(this);
+    if (!this.before) this.#deadlines.enter(this);
   }
 
   remind(): void {

@@ -182,7 +182,6 @@ export interface PlaneEventMap {
   'tunnel:attach': [tunnel: ResumableTunnel, paused: number];
   /** At the gateway: a tunnel that was detached ended without another way to its agent. */
   'tunnel:give-up': [tunnel: ResumableTunnel];
-  /** A tunnel or dial was ended because only one side of the link knew about it. */
   /** A tunnel was ended because its reader read nothing and held up others: those of its packet stream, or of its tenant. */
   'tunnel:stalled': [role: Role];
   /** At the hub: an agent's session. */
