@@ -115,10 +115,10 @@ async function takesAgain(door: Door, { echo }: Targets): Promise<number> {
   return clock() - from;
 }
 
-/** No descriptor can be opened: the server can neither answer callers nor accept them to turn them away. */
+/** No descriptor can be opened: the server cannot answer callers, and closes what they connect. */
 async function useUpAll(context: Starving, server: Member): Promise<void> {
   const { plane, targets, hold, measure, short } = context;
-  limitDescriptors(server.program, NONE);
+  limitDescriptors(server.program, openDescriptors(server.program.pid));
   const [from, at] = [cpuMs([server.program.pid]), clock()];
   let slowest = 0;
   for (let round = 0; round < (short ? 3 : 15); round++) {
