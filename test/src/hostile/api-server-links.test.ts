@@ -5,10 +5,19 @@ import { test } from 'node:test';
 import tls from 'node:tls';
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import { type AgentHello, API_SERVER, LinkClient, requestLink } from '@isthmus/transport';
-import { type AttachRequest, type Destination, DialAbort, type DialError, planeEvents } from '@isthmus/tunnel';
+import {
+  type AttachRequest,
+  type Destination,
+  DialAbort,
+  type DialError,
+  GATEWAY_NAME,
+  planeEvents,
+} from '@isthmus/tunnel';
 import {
   echo,
+  freePort,
   type Identity,
+  type IdentityOptions,
   newTrust,
   type Scope,
   scoped,
@@ -142,5 +151,43 @@ test(
     assert.equal(refusals.get('{where="attach"}'), 4);
     const { answer } = await (await as(other.agentPort, acme, 'edge-1')).attach(attach(1));
     assert.equal(answer.from, 0);
+  }),
+);
+
+test(
+  'hubs let nobody connect to API servers for them but gateways of the plane',
+  { skip: redisMissing() },
+  scoped(async (scope) => {
+    const peerPort = await freePort();
+    const at = { 'peer-port': peerPort, 'advertise-address': `127.0.0.1:${peerPort}` };
+    const { trust, hubs } = await split(scope, { gateways: 0, hubs: 1, hubFlags: at });
+    const { agentPort = 0, program } = hubs[0] ?? {};
+    const asGateway = async (port: number, identity?: Identity) => {
+      const shown = identity && { cert: readFileSync(identity.cert), key: readFileSync(identity.key) };
+      const socket = tls.connect({ host: '127.0.0.1', port, rejectUnauthorized: false, ...shown });
+      scope.defer(() => void socket.destroy());
+      await once(socket, 'secureConnect');
+      socket.on('error', () => {});
+      const hello = { ...HELLO, instance: 'a'.repeat(16), link: 'gateway' } as const;
+      await requestLink(socket, 'hub', hello, 30_000);
+    };
+    const named: IdentityOptions = { hosts: [{ type: 'dns', value: GATEWAY_NAME }], uses: ['client'] };
+    const gateways = await trust.peers.peer(['gateway']);
+    const shown: readonly [whose: string, identity: Identity | undefined][] = [
+      ['nobody', undefined],
+      ['an agent', await trust.agents.client('a1')],
+      ['an agent that is named as a gateway is', await trust.agents.client('a1', named)],
+      ['a caller', await trust.callers.client('kube-apiserver')],
+      ['a caller that is named as a gateway is', await trust.callers.client('kube-apiserver', named)],
+      ['a hub', await trust.peers.peer(['hub'])],
+      ['a peer without a role', await trust.peers.client('peer')],
+      ["another authority's gateway", await trust.peers.foreign('gateway', named)],
+    ];
+    for (const [whose, identity] of shown)
+      for (const port of [peerPort, agentPort])
+        await assert.rejects(asGateway(port, identity), `${whose} at ${port === peerPort ? 'gateways' : 'agents'}`);
+    await assert.rejects(asGateway(agentPort, gateways));
+    assert.ok(program?.running);
+    await asGateway(peerPort, gateways);
   }),
 );

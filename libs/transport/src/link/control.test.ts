@@ -322,6 +322,28 @@ test("the caller's name goes with its dial, whatever its letters, and on to the 
   assert.deepEqual(seen.map(callerName), ['', 'küb apiserver', 'küb apiserver', '']);
 });
 
+test('who the client of an API server is says nobody but a hub to the gateway that connects for it', async () => {
+  const seen: DialRequest[] = [];
+  const dial: Dial = async (request) => {
+    seen.push(request);
+    throw new DialError('connection_refused', 'served');
+  };
+  const caller = {
+    via: 'api-server',
+    identity: 'acme/agent/edge-1',
+    remote: '10.0.0.9:1',
+    local: '10.0.0.1:2',
+  } as const;
+  for (const role of ['agent', 'hub', 'api-server'] as const) {
+    const { client } = await link(dial, {}, { role });
+    await assert.rejects(client.dial({ ...request(1), caller }), { message: 'served' });
+  }
+  assert.deepEqual(
+    seen.map((each) => each.caller),
+    [undefined, undefined, caller],
+  );
+});
+
 test("an operator's trial is one to the next part, and no other dial is", async () => {
   const seen: DialRequest[] = [];
   const { client } = await served({}, async (dial) => {

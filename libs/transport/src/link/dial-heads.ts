@@ -254,7 +254,7 @@ function readCommon(head: Head) {
   };
 }
 
-/** Reads who a client of an API server is. Only a hub is believed: who takes dials of others says itself who they are. */
+/** Reads who a client of an API server is. Only a hub is believed, by a gateway that connects for it: who takes others' dials says who they are. */
 function readClient(value: string): Caller {
   const values = decode(value);
   const identity = percentDecoded(values.get('agent') ?? '');

@@ -367,6 +367,7 @@ export class LinkServer {
     const { role, events, peer, enter } = this.#options;
     try {
       const said = read();
+      if (said.caller && role !== 'api-server') Object.assign(said, { caller: undefined });
       const request = enter ? enter(said) : said;
       unanswered.signal = request.signal;
       this.#checkTenant(request);
