@@ -123,8 +123,10 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       plan: () => ({ sessions: running.uplinks.length, moves: [], idleMs: flags['drain-idle-timeout'] }),
     };
     answers = answersOf(backend, 'reads');
+    // The next agent of a node comes beside this one, also in a pod with the node's network.
+    const reusePort = running.apiServer !== undefined;
     await operations({
-      health: { host: flags['health-server-host'], port: flags['health-server-port'] },
+      health: { host: flags['health-server-host'], port: flags['health-server-port'], reusePort },
       admin: {
         host: flags['admin-bind-address'],
         port: flags['admin-server-port'],

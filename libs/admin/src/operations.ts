@@ -2,7 +2,7 @@ import { type Closing, type ProgramLog, serveHealth, type Unready } from '@isthm
 import { type AdminOptions, serveAdmin } from './server.ts';
 
 export interface OperationsOptions extends Pick<AdminOptions, 'backend' | 'console' | 'metrics' | 'profiling'> {
-  readonly health: { readonly host: string; readonly port: number };
+  readonly health: { readonly host: string; readonly port: number; readonly reusePort?: boolean };
   readonly admin: Pick<AdminOptions, 'host' | 'port' | 'path' | 'tls'>;
   readonly unready: Unready;
   readonly log: ProgramLog;

@@ -24,8 +24,9 @@ export const AGENT_UNREADY: Unready = { status: 503, body: 'checks' };
 export interface HealthOptions {
   /** Empty for all addresses. */
   readonly host: string;
-  /** 0 for any free port. */
+  /** 0 for any free port. With `reusePort`, another process may listen there too (SO_REUSEPORT): each answers some requests. */
   readonly port: number;
+  readonly reusePort?: boolean;
   readonly checks: () => readonly Check[];
   readonly unready: Unready;
   readonly metrics: Metrics;
@@ -43,7 +44,7 @@ interface HealthServer extends AsyncDisposable {
  * listeners. Rejects with the system's error if it cannot listen.
  */
 export async function serveHealth(options: HealthOptions): Promise<HealthServer> {
-  const { host, port, refused = () => {} } = options;
+  const { host, port, reusePort = false, refused = () => {} } = options;
   const { requestMs, idleMs, connections, connectionsOfSource, headBytes } = SERVICE;
   const limits = { most: connections, mostOfSource: connectionsOfSource, displaces: true };
   const admitted = new Admitted(limits, refused);
@@ -57,7 +58,7 @@ export async function serveHealth(options: HealthOptions): Promise<HealthServer>
   });
   refuseBadRequests(server, refused);
   const { address, close: stop } = await bind(server, {
-    at: { host, port },
+    at: { host, port, reusePort },
     limits: admitted,
     failed: (error) => refused('', error),
   });

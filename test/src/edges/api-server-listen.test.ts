@@ -4,6 +4,7 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
+import { listeningAt } from '@isthmus/runtime';
 import {
   type Flags,
   freePort,
@@ -404,5 +405,70 @@ test(
     await within(before.exit, { what: 'the exit of the old one' });
     await ends(await client(scope, port), 'through the new one');
     assert.ok(after.running);
+  }),
+);
+
+/** Connects again and again, each time for a word. @returns what ends it, and says how it went */
+function knock(scope: Scope, port: number) {
+  let stopped = false;
+  let served = 0;
+  const failed: string[] = [];
+  const once = async () => {
+    try {
+      await ends(await client(scope, port), 'a word');
+      served++;
+    } catch (error) {
+      failed.push((error as NodeJS.ErrnoException).code ?? (error as Error).message);
+    }
+  };
+  const all = async () => {
+    while (!stopped) await once();
+  };
+  const knocking = all();
+  return {
+    get served() {
+      return served;
+    },
+    async stop() {
+      stopped = true;
+      await knocking;
+      return failed;
+    },
+  };
+}
+
+test(
+  'agents that overlap at one address and one health port refuse nobody, and one that comes after the other does for a while',
+  { timeout: 120_000 },
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const api = await apiServer(scope);
+    const server = await startServer(scope, trust, { 'api-server': api.address });
+    const [port, health] = [await freePort(), await freePort()];
+    // As the pods of a DaemonSet, whose network is the node's.
+    const flags = listening(port, { 'agent-id': 'node', 'health-server-port': health });
+    const start = () => startAgent(scope, trust, server.agentPort, flags);
+    const alive = async () =>
+      (await fetch(`http://127.0.0.1:${health}/healthz`).catch(() => undefined))?.status === 200;
+    let agent = await start();
+    await until(alive, { what: 'the first agent' });
+    const knocking = knock(scope, port);
+    for (let roll = 0; roll < 3; roll++) {
+      const next = await start();
+      await until(() => listeningAt({ host: '127.0.0.1', port: health }) === 2, { what: 'both at the health port' });
+      agent.signal('SIGTERM');
+      await within(agent.exit, { what: 'the exit of the old one' });
+      assert.ok(await alive());
+      const before = knocking.served;
+      await until(() => knocking.served > before, { what: 'a client at the new one' });
+      agent = next;
+    }
+    assert.deepEqual(await knocking.stop(), []);
+
+    await agent.kill();
+    const refused = knock(scope, port);
+    await start();
+    await until(() => refused.served > 0, { what: 'a client at the one that came after' });
+    assert.deepEqual(new Set(await refused.stop()), new Set(['ECONNREFUSED']));
   }),
 );
