@@ -19,8 +19,8 @@ const BUILD_MS = 3 * 60 * 60_000;
 /** After how many packages a build says how far it is. Kubernetes has 2,500. */
 const SAID_PACKAGES = 100;
 type Say = (text: string) => void;
-/** What Debian's image needs: kube-proxy's tools, the library that Node loads, and Redis. */
-const PACKAGES = ['ca-certificates', 'conntrack', 'ipset', 'iptables', 'kmod', 'libatomic1', 'redis-server'];
+/** What Debian's image needs: BusyBox, kube-proxy's tools, the library that Node loads, and Redis. */
+const PACKAGES = ['busybox', 'ca-certificates', 'conntrack', 'ipset', 'iptables', 'kmod', 'libatomic1', 'redis-server'];
 const NPM = '11.21.2';
 
 /** The image on which Isthmus is built. */
@@ -34,6 +34,7 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
   redis: ['docker.io/library/redis:7.2-bookworm'],
   anp: ['server', 'agent'].map((name) => `registry.k8s.io/kas-network-proxy/proxy-${name}:${ANP_VERSION}`),
   probe: ['docker.io/library/probe:1'],
+  busybox: ['docker.io/library/busybox:1.37'],
   pause: ['registry.k8s.io/pause:3.10.1'],
 };
 

@@ -4,9 +4,10 @@ import { writeFileSync } from 'node:fs';
 import { Scope } from '../harness/index.ts';
 import type { Check, Context } from './checks/check.ts';
 import { type Fault, type Outcome, runFault } from './faults/fault.ts';
+import type { Plan } from './ground.ts';
 import { Kubernetes, kubectl } from './kubernetes.ts';
 import type { Options } from './options.ts';
-import { PLANS, type Plan } from './plan.ts';
+import { PLANS } from './plan.ts';
 import { apiAvailable, deployProbe, probePod } from './probe.ts';
 import { applyAgents, prepareNode } from './recipe.ts';
 import { table } from './report.ts';
@@ -96,7 +97,7 @@ async function main(): Promise<void> {
   const kubernetes = await clusterUp();
   for (const [name, way] of Object.entries(WAYS) as [WayName, Way][]) {
     if (options.way.length > 0 && !options.way.includes(name)) continue;
-    await step(way.name, () => PLANS[name].prepare({ kubernetes, directory, scope }));
+    await step(way.name, () => PLANS[name].prepare({ kubernetes, directory, group, image: options.image, scope }));
     await tryOut(way, PLANS[name], kubernetes);
   }
   if (options.stay) {

@@ -8,8 +8,7 @@ import { type Command, type CommandOptions, type Ended, must, run } from './comm
 import { BIN, IMAGES, SOURCES, VERSION } from './settings.ts';
 import { manifestOf, removePod, writeManifest } from './static-pods.ts';
 
-const KUBELET_CONFIG = '/var/lib/kubelet/config.yaml';
-const KUBELET_FLAGS = '/var/lib/kubelet/kubeadm-flags.env';
+const KUBELET = '/var/lib/kubelet';
 const INIT_MS = 5 * 60_000;
 const NEXT_MS = 3 * 60_000;
 const IMPORT_MS = 5 * 60_000;
@@ -33,8 +32,8 @@ export async function apply(text: string): Promise<void> {
   await kubectl(['apply', '-f', '-'], { input: text });
 }
 
-/** A program of the node that runs as a unit of systemd would: with a log, and started again if it was told to. */
-class Daemon {
+/** A program of a node that runs as a unit of systemd would: with a log, and started again if it was told to. */
+export class Daemon {
   readonly #command: Command;
   readonly #log: number;
   #child: ChildProcess;
@@ -87,10 +86,7 @@ export class Kubernetes {
       containerd.check();
       return (await run(['ctr', 'version'])).status === 0;
     }, 'containerd');
-    // One archive, so that what images share is unpacked once.
-    const importAll = `tar -C ${IMAGES} -cf - . | ctr -n k8s.io images import -`;
-    await must(['sh', '-c', importAll], { deadline: IMPORT_MS });
-    await must(['ctr', '-n', 'k8s.io', 'images', 'import', isthmus], { deadline: IMPORT_MS });
+    await importImages([], isthmus);
   }
 
   /** etcd beside the cluster, and the first of kubeadm's steps: the authority that Isthmus' certificate needs. */
@@ -109,21 +105,10 @@ export class Kubernetes {
     const init = must(['kubeadm', 'init', '--config=/etc/kubernetes/kubeadm.yaml', '--skip-token-print'], {
       deadline: INIT_MS,
     });
-    await Promise.all([init, this.#startKubelet(init)]);
-  }
-
-  /** kubeadm writes the kubelet's files, and then waits for it. */
-  async #startKubelet(init: Promise<unknown>): Promise<void> {
-    const failed = init.then(() => new Promise<never>(() => {}));
-    const written = () => existsSync(KUBELET_CONFIG) && readFileSync(KUBELET_FLAGS, 'utf8').match(/="(.*)"/);
-    const flags = await Promise.race([failed, until(written, { what: "the kubelet's files", deadline: INIT_MS })]);
-    const configs = [
-      'bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf',
-      'kubeconfig=/etc/kubernetes/kubelet.conf',
-      `config=${KUBELET_CONFIG}`,
-    ];
-    const extra = (flags[1] ?? '').split(' ').filter(Boolean);
-    this.#kubelet = this.#daemon('kubelet', ...configs.map((flag) => `--${flag}`), ...extra);
+    const start = async () => {
+      this.#kubelet = await startKubelet(init, KUBELET, (...args) => this.#daemon('kubelet', ...args));
+    };
+    await Promise.all([init, start()]);
   }
 
   async restartKubelet(): Promise<void> {
@@ -155,6 +140,40 @@ export class Kubernetes {
   #daemon(program: string, ...args: string[]): Daemon {
     return new Daemon([program, ...args], join(this.#logs, `${program}.log`));
   }
+}
+
+/** Gives containerd the images: the cluster's, and Isthmus'. @param inside what runs a command on its node */
+export async function importImages(inside: readonly string[], isthmus: string): Promise<void> {
+  const [program = '', ...args] = [...inside, 'ctr', '-n', 'k8s.io', 'images', 'import'];
+  // One archive, so that what images share is unpacked once.
+  await must(['sh', '-c', `tar -C ${IMAGES} -cf - . | ${[program, ...args].join(' ')} -`], { deadline: IMPORT_MS });
+  await must([program, ...args, isthmus], { deadline: IMPORT_MS });
+}
+
+/**
+ * Starts a node's kubelet. kubeadm writes its files, and then waits for it.
+ * @param making fails if kubeadm does
+ * @param directory the node's /var/lib/kubelet
+ */
+export async function startKubelet(
+  making: Promise<unknown>,
+  directory: string,
+  start: (...args: string[]) => Daemon,
+): Promise<Daemon> {
+  const failed = making.then(() => new Promise<never>(() => {}));
+  const flagsFile = join(directory, 'kubeadm-flags.env');
+  const written = () =>
+    existsSync(join(directory, 'config.yaml')) &&
+    existsSync(flagsFile) &&
+    readFileSync(flagsFile, 'utf8').match(/="(.*)"/);
+  const flags = await Promise.race([failed, until(written, { what: "the kubelet's files", deadline: INIT_MS })]);
+  const configs = [
+    'bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf',
+    'kubeconfig=/etc/kubernetes/kubelet.conf',
+    `config=${KUBELET}/config.yaml`,
+  ];
+  const extra = (flags[1] ?? '').split(' ').filter(Boolean);
+  return start(...configs.map((flag) => `--${flag}`), ...extra);
 }
 
 /** Kills a static pod's container with SIGKILL. @returns its id */

@@ -12,6 +12,7 @@ import type { ClusterOptions, Options } from './options.ts';
 import { Machine } from './outside.ts';
 import { writePage } from './report.ts';
 import { KEPT } from './settings.ts';
+import { WAYS, type Way } from './way.ts';
 
 const IMAGE_MS = 30 * 60_000;
 
@@ -29,13 +30,23 @@ async function isthmusImage(archive: string): Promise<void> {
   say(`        npm run image (${((performance.now() - start) / 1000).toFixed(1)} s)`);
 }
 
+/** Ways by the cluster that they share. */
+function clusters(chosen: readonly string[]): string[][] {
+  const ways = (Object.entries(WAYS) as [string, Way][]).filter(
+    ([name]) => chosen.length === 0 || chosen.includes(name),
+  );
+  const shared = ways.filter(([, { apart }]) => !apart).map(([name]) => name);
+  const apart = ways.filter(([, way]) => way.apart).map(([name]) => [name]);
+  return shared.length > 0 ? [shared, ...apart] : apart;
+}
+
 async function cluster({ way, only, short, stay }: ClusterOptions): Promise<number> {
   await using machine = new Machine();
   const image = join(machine.directory, 'isthmus.tar');
   const outcomes = join(machine.directory, 'outcomes.json');
   await isthmusImage(image);
   // There is no network in the cluster's machine.
-  if (way.length === 0 || way.includes('helm')) await helmProgram();
+  if (way.includes('helm')) await helmProgram();
   const options: Options = { image, way, only, short, stay, outcomes };
   const program = [process.execPath, fileURLToPath(new URL('./inside.ts', import.meta.url)), JSON.stringify(options)];
   const status = await machine.run([...program, machine.directory, machine.name], ended.signal);
@@ -54,5 +65,7 @@ export async function main(values: ClusterOptions): Promise<number> {
   }
   mkdirSync(KEPT, { recursive: true });
   if (values.build) await build(say);
-  return cluster(values);
+  let status = 0;
+  for (const way of clusters(values.way)) status ||= await cluster({ ...values, way });
+  return status;
 }

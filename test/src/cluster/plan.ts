@@ -1,36 +1,20 @@
-import type { Scope } from '../harness/index.ts';
 import type { Check } from './checks/check.ts';
 import { LEASES } from './checks/leases.ts';
 import { METRICS } from './checks/metrics.ts';
 import { OPERATIONS } from './checks/operations.ts';
 import { THROUGH_THE_PLANE } from './checks/through-the-plane.ts';
 import { TOKENS } from './checks/tokens.ts';
-import type { Fault } from './faults/fault.ts';
 import { BESIDE_ANP, OF_THE_PLANE, OF_THE_SERVER } from './faults/faults.ts';
 import { AGENTS_BACK_AND_FIRST, SERVER_BACK, SERVER_FIRST, THEN_AGENTS } from './faults/migration.ts';
 import { OF_HELM } from './faults/of-helm.ts';
 import { OF_THREE, ONE_OF_THREE } from './faults/of-three.ts';
+import type { Plan } from './ground.ts';
 import { installByHelm } from './helm.ts';
-import type { Kubernetes } from './kubernetes.ts';
+import { oneAddress } from './one-address.ts';
 import { kubernetesIosPage, leavePage } from './page.ts';
 import { applyPlane, speakHttpConnect, useGateways } from './recipe.ts';
 import { threeControlPlanes } from './three.ts';
 import type { WayName } from './way.ts';
-
-/** What is prepared with. */
-export interface Ground {
-  readonly kubernetes: Kubernetes;
-  /** Where it may write. */
-  readonly directory: string;
-  /** What is started ends with the cluster. */
-  readonly scope: Scope;
-}
-
-/** What a way needs, and what is then done over it, in this order. */
-export interface Plan {
-  prepare(ground: Ground): Promise<void>;
-  readonly steps: readonly (Check | Fault)[];
-}
 
 export const PLANS: Readonly<Record<WayName, Plan>> = {
   grpc: {
@@ -78,6 +62,7 @@ export const PLANS: Readonly<Record<WayName, Plan>> = {
     },
     steps: [...OPERATIONS, ...METRICS, ...OF_THREE, ...LEASES, ...ONE_OF_THREE],
   },
+  'one-address': oneAddress(),
 };
 
 /** The same checks, by names that tell them from others. */

@@ -54,9 +54,13 @@ export async function applyAgents(): Promise<void> {
   for (const pod of [SERVER, HOLDER]) await nextStatic(pod, '');
 }
 
-export async function rolledOut(namespace: string, deployment: string): Promise<void> {
+export async function rolledOut(
+  namespace: string,
+  name: string,
+  kind: 'deployment' | 'daemonset' = 'deployment',
+): Promise<void> {
   const wait = `--timeout=${ROLLOUT_MS / 1000}s`;
-  await kubectl(['-n', namespace, 'rollout', 'status', `deployment/${deployment}`, wait], {
+  await kubectl(['-n', namespace, 'rollout', 'status', `${kind}/${name}`, wait], {
     deadline: ROLLOUT_MS + 5000,
   });
 }

@@ -13,8 +13,9 @@ export class Session {
   readonly #child: ChildProcess;
   #printed = 0;
 
-  constructor(scope: Scope, args: readonly string[]) {
-    const [program, ...rest] = kubectlArgs(args);
+  /** @param inside what runs a command at another place */
+  constructor(scope: Scope, args: readonly string[], inside: readonly string[] = []) {
+    const [program = '', ...rest] = [...inside, ...kubectlArgs(args)];
     this.#child = spawn(program, rest, { stdio: ['pipe', 'pipe', 'pipe'] });
     this.#child.on('error', () => {});
     this.#child.stdin?.on('error', () => {});

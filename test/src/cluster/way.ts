@@ -11,6 +11,8 @@ export interface Way {
   readonly servers: Servers;
   /** The addresses of its API servers, if there are several. kubectl finds them behind a balancer. */
   readonly apiServers?: readonly string[];
+  /** Whether it changes the cluster for good, and so has one of its own. */
+  readonly apart?: true;
 }
 
 /** Where metrics are: at addresses of the node, or else in pods. */
@@ -49,6 +51,13 @@ export const WAYS = {
     transport: 'uds',
     servers: { port: 8134, addresses: THREE },
     apiServers: THREE,
+  },
+  'one-address': {
+    name: 'gRPC, a worker behind one address',
+    protocol: 'grpc',
+    transport: 'uds',
+    servers: STATIC_POD,
+    apart: true,
   },
 } as const satisfies Record<string, Way>;
 
