@@ -1,6 +1,7 @@
 import { getOrPut } from '@isthmus/runtime';
 import type { Principal } from '@isthmus/tunnel';
 import { type CertificateWay, type Credentials, reviewRules } from './credentials.ts';
+import { ADMISSION } from './defaults.ts';
 import type { Passwords } from './passwords.ts';
 import { comparableHost } from './patterns.ts';
 import type { Problem } from './tenant-file.ts';
@@ -24,6 +25,12 @@ export interface Exclusive {
 
 /** What another file has, and where a file claims it. */
 export type Clash = Pick<Problem, 'at' | 'message'>;
+
+/** A file, and what its tenant alone is to have. */
+export interface Claimed {
+  readonly path: string;
+  readonly claimed: readonly Exclusive[];
+}
 
 /** If there are several, all share it. */
 interface Holders {
@@ -60,16 +67,51 @@ export class Clashes {
     });
     if (clashes.length > 0) return clashes;
     this.release(path);
-    const places = [...placesOf(claimed).values()];
+    this.#hold(path, [...placesOf(claimed).values()]);
+    return [];
+  }
+
+  #hold(path: string, places: readonly Place[]): void {
     for (const place of places) this.#put(place, path);
     if (places.length > 0) this.#held.set(path, places);
-    return [];
   }
 
   /** Others may have what a file claimed. */
   release(path: string): void {
     for (const place of this.#held.get(path) ?? []) this.#remove(place, path);
     this.#held.delete(path);
+  }
+
+  /** Whether a file has what it claims. */
+  has(path: string): boolean {
+    return this.#held.has(path);
+  }
+
+  /**
+   * Takes what files claim, each only with all that it claims. Of files that claim the same, the first in the list gets it.
+   * @returns files that keep what they had, and why
+   */
+  settle<T extends Claimed>(due: readonly T[]): ReadonlyMap<T, readonly Clash[]> {
+    const had = new Map(due.map(({ path }) => [path, this.#held.get(path) ?? []]));
+    const kept = new Set<T>();
+    // Those that keep what they had come first, and may take it from others, which then keep what they had, too.
+    for (let known = -1; known < kept.size; ) {
+      known = kept.size;
+      for (const { path } of due) this.release(path);
+      for (const { path } of kept) this.#hold(path, had.get(path) ?? []);
+      for (const each of due) if (!kept.has(each) && this.take(each.path, each.claimed).length > 0) kept.add(each);
+    }
+    // What a file clashed with may be free again, because another one got back what it had.
+    let left = [...kept];
+    for (let tries = 1; ; tries++) {
+      const refused = new Map<T, readonly Clash[]>();
+      for (const each of left) {
+        const clashes = this.take(each.path, each.claimed);
+        if (clashes.length > 0) refused.set(each, clashes);
+      }
+      if (refused.size === left.length || tries === ADMISSION.clashTries) return refused;
+      left = [...refused.keys()];
+    }
   }
 
   /** Others that have it, or a part that overlaps, and do not share it with this one. */

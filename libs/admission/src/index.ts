@@ -1,5 +1,6 @@
 export { type Admission, startAdmission } from './admission.ts';
 export { gatewayTenants } from './certificate-judge.ts';
+export { type Claimed, Clashes } from './clashes.ts';
 export { CredentialCache } from './credential-files.ts';
 export { credentialFiles } from './credentials.ts';
 export { ADMISSION } from './defaults.ts';
@@ -9,4 +10,4 @@ export { beginsAsPassword, newPassword, passwordHash, readCallerTokens } from '.
 export { SYNC_ITSELF, SYNC_REPORT, type SyncReport } from './sync-report.ts';
 export { problemMessage, problemText, type ReadFile, readTenantFile } from './tenant-file.ts';
 export type { TenantFile } from './tenant-schema.ts';
-export { type Tenant, type TenantSource, Tenants } from './tenants.ts';
+export { candidate, type Tenant, type TenantSource, Tenants } from './tenants.ts';

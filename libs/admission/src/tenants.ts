@@ -3,7 +3,7 @@ import type { TenantLimits } from '@isthmus/tunnel/limits';
 import { type ApiServerFault, apiServerFaults, type OwnPlaces } from './api-servers.ts';
 import { AuthorityIndex } from './certificate-trust.ts';
 import { type Claims, claimsOf, type Denials, denialsOf } from './claims.ts';
-import { type Clash, Clashes, type Exclusive, exclusivesOf, tokenClaims } from './clashes.ts';
+import { type Claimed, type Clash, Clashes, type Exclusive, exclusivesOf, tokenClaims } from './clashes.ts';
 import {
   type CertificateWay,
   Credentials,
@@ -11,7 +11,6 @@ import {
   credentialProblems,
   type ReadCredentials,
 } from './credentials.ts';
-import { ADMISSION } from './defaults.ts';
 import { type Passwords, passwordsOf } from './passwords.ts';
 import { comparableHost } from './patterns.ts';
 import { type PolicyRule, policyOf } from './policy.ts';
@@ -103,8 +102,6 @@ interface Entry {
 }
 
 export interface TenantsOptions {
-  /** Which of two new files takes what both claim: the first. Default: by name. */
-  readonly order?: (one: string, other: string) => number;
   /** Where the program itself is reached: no API server of a tenant is there. */
   readonly own?: OwnPlaces | undefined;
   /** What was found, while a tenant's file is in force, of what it says. It stays in force. */
@@ -203,7 +200,7 @@ export class Tenants {
     for (const [path, source] of files) if (!this.#stands(path, source)) due.push(this.#candidate(path, source));
     this.#prepared.clear();
     for (const path of left) this.#clashes.release(path);
-    const refused = this.#settle(due.sort(this.#inForceFirst));
+    const refused = this.#clashes.settle(due.filter(({ tenant }) => tenant).sort(this.#inForceFirst));
     const entries = new Map(before);
     for (const path of left) entries.delete(path);
     for (const each of due) entries.set(each.path, this.#entry(each, refused.get(each) ?? []));
@@ -225,37 +222,6 @@ export class Tenants {
 
   #judged(path: string, source: TenantSource): Candidate {
     return candidate(path, source, this.#entries.get(path)?.tenant, this.#options.own);
-  }
-
-  /** Takes what files claim, each only with all that it claims. @returns files that keep what they had, and why */
-  #settle(due: readonly Candidate[]): ReadonlyMap<Candidate, readonly Clash[]> {
-    const usable = due.filter(({ tenant }) => tenant);
-    const kept = new Set<Candidate>();
-    // Those that keep what they had come first, and may take it from others, which then keep what they had, too.
-    for (let known = -1; known < kept.size; ) {
-      known = kept.size;
-      for (const { path } of usable) this.#clashes.release(path);
-      for (const { path } of kept) this.#clashes.take(path, this.#had(path));
-      for (const each of usable)
-        if (!kept.has(each) && this.#clashes.take(each.path, each.claimed).length > 0) kept.add(each);
-    }
-    // What a file clashed with may be free again, because another one got back what it had.
-    let left = [...kept];
-    for (let tries = 1; ; tries++) {
-      const refused = new Map<Candidate, readonly Clash[]>();
-      for (const each of left) {
-        const clashes = this.#clashes.take(each.path, each.claimed);
-        if (clashes.length > 0) refused.set(each, clashes);
-      }
-      if (refused.size === left.length || tries === ADMISSION.clashTries) return refused;
-      left = [...refused.keys()];
-    }
-  }
-
-  /** What a file claimed with the text that is in force until now. */
-  #had(path: string): readonly Exclusive[] {
-    const tenant = this.#entries.get(path)?.tenant;
-    return tenant ? exclusivesOf(tenant) : [];
   }
 
   #entry({ path, source, tenant, problems, read }: Candidate, clashes: readonly Clash[]): Entry {
@@ -304,37 +270,25 @@ export class Tenants {
       );
   }
 
-  /** Files that were in force keep what they claim; among new ones the first in order wins. */
+  /** Files that were in force keep what they claim; among new ones the first by name wins. */
   readonly #inForceFirst = ({ path: a }: Candidate, { path: b }: Candidate): number => {
-    const { order = byName } = this.#options;
     const rank = (path: string) => (this.#entries.get(path)?.tenant ? 0 : 1);
-    return rank(a) - rank(b) || order(a, b);
+    return rank(a) - rank(b) || (a < b ? -1 : 1);
   };
 }
 
-function byName(one: string, other: string): number {
-  return one < other ? -1 : 1;
-}
-
 /** A file that is not in force as it is, by itself. */
-interface Candidate {
-  readonly path: string;
+interface Candidate extends Claimed {
   readonly source: TenantSource;
   /** Set for a file that can be used. */
   readonly read?: UsableFile;
   /** What would be in force, if there are no problems. */
   readonly tenant?: Tenant;
-  /** What that tenant alone may have. */
-  readonly claimed: readonly Exclusive[];
   readonly problems: readonly Problem[];
 }
 
-function candidate(
-  path: string,
-  source: TenantSource,
-  before: Tenant | undefined,
-  own: OwnPlaces | undefined,
-): Candidate {
+/** Judges a file by itself. @param before the tenant that an earlier text of it keeps in force */
+export function candidate(path: string, source: TenantSource, before?: Tenant, own?: OwnPlaces): Candidate {
   const { read, credentials } = source;
   if ('problems' in read) return { path, source, claimed: [], problems: read.problems };
   const unusable = credentialProblems(read, credentials);

@@ -52,6 +52,8 @@ export interface Context<L extends ProgramLog> {
 interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends ProgramFlags<T> {
   /** Called once the flags are known to be valid. */
   log(values: Values<T>): L;
+  /** Whether it carries tunnels: V8 then saves processor time, otherwise memory. Default: it does. */
+  readonly carries?: boolean;
   /** Resolves when all listeners are up. An error ends the program; `start` must then leave nothing running. */
   start(values: Values<T>, context: Context<L>): Promise<Running>;
 }
@@ -65,7 +67,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
 ): Promise<void> {
   setDefaultHighWaterMark(false, bufferSizes.stream);
   Buffer.poolSize = SERVICE.poolBytes;
-  tellV8();
+  tellV8(options.carries ?? true);
   let crashLog: ProgramLog | undefined;
   process.on('uncaughtException', (error) => crash(options.name, crashLog, error, 'uncaught error'));
   process.on('unhandledRejection', (reason) => crash(options.name, crashLog, reason, 'unhandled rejection'));
@@ -99,11 +101,11 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
 }
 
 /** Sets V8's flags as the program begins. Without the quick compiler, on Node 22, V8 keeps its own counts. Deno passes all of this over. */
-function tellV8(): void {
+function tellV8(carries: boolean): void {
   const memory = memoryLimit();
-  if (memory > 0 && memory <= SERVICE.littleMemoryBytes)
+  if (!carries || (memory > 0 && memory <= SERVICE.littleMemoryBytes))
     for (const flag of ['--no-maglev', '--optimize-for-size']) setFlagsFromString(flag);
-  if (memory > 0 && memory < SERVICE.ampleMemoryBytes) return;
+  if (!carries || (memory > 0 && memory < SERVICE.ampleMemoryBytes)) return;
   setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
   if (Number.parseInt(process.versions.v8, 10) < SERVICE.quickCompilerV8) return;
   setFlagsFromString(`--invocation-count-for-maglev=${SERVICE.quickCompileCalls}`);

@@ -13,7 +13,7 @@ function source(fields: Source['fields'], more: Partial<Source> = {}): Source {
 function stores(secrets: Readonly<Record<string, Readonly<Record<string, string>>>>, allows: string[] = []): Stores {
   const values = (name: string): Values | undefined =>
     secrets[name] && { values: new Map(Object.entries(secrets[name])), allows };
-  return { own: (_, name) => values(name), labelled: (kind, name) => (kind === 'secret' ? values(name) : undefined) };
+  return (store, name) => (store === 'config map' ? undefined : values(name));
 }
 
 function composed(fields: Source['fields'], from: Stores = stores({})): Composed {

@@ -1,14 +1,11 @@
 import { createHash } from 'node:crypto';
 import { passwordHash } from '@isthmus/admission';
 import { parse, stringify } from 'yaml';
-import { type From, OwnSecret, PLANE, type Reference, type Source } from './kinds.ts';
+import { OwnSecret, PLANE, type Reference, type Source, type Store } from './kinds.ts';
 import type { Values } from './values.ts';
 
 /** Where references lead: values by `NAMESPACE/NAME`. */
-export interface Stores {
-  own(from: From, name: string): Values | undefined;
-  labelled(kind: 'secret' | 'config map', name: string): Values | undefined;
-}
+export type Stores = (store: Store, name: string) => Values | undefined;
 
 /** What a ClusterProfile says of a tenant: how a program of the management cluster reaches its API server through the plane. */
 export interface Profile {
@@ -104,7 +101,7 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
     const where = ('namespace' in place && place.namespace) || namespace;
     const full = `${where}/${place.name}`;
     names.add(full);
-    const found = own ? stores.own(reference.from, full) : stores.labelled(what, full);
+    const found = stores(own ? reference.from : what, full);
     if (!found)
       throw new Error(
         own ? `there is no secret ${full} yet` : `there is no ${what} ${full} with the label ${PLANE} of this plane`,
@@ -134,7 +131,7 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
 
   const secret = clusterProfile === true ? `${name}-plane-access` : undefined;
   if (secret !== undefined) names.add(`${namespace}/${secret}`);
-  const held = secret && stores.labelled('secret', `${namespace}/${secret}`)?.values.get('token');
+  const held = secret && stores('secret', `${namespace}/${secret}`)?.values.get('token');
   const token = typeof held === 'string' && passwordHash(held) !== undefined ? held : undefined;
   if (token !== undefined)
     rest.callers = [

@@ -8,7 +8,7 @@ import { SYNC } from './defaults.ts';
 export interface Written {
   /** Its name without the ending. */
   readonly base: string;
-  readonly source: TenantSource;
+  readonly file: TenantSource;
   /** The object that it was made of. */
   readonly object: NonNullable<TenantFile['source']>;
 }
@@ -37,19 +37,17 @@ export class Directory {
         if (name.startsWith(HALF)) rmSync(join(dir, below, name), { recursive: true });
   }
 
-  /** Reads what an earlier sync has written. */
-  async load(): Promise<Written[]> {
-    const found: Written[] = [];
-    for (const file of readdirSync(this.#dir).sort()) {
-      if (file.startsWith('.') || extname(file) !== ENDING) continue;
-      const text = readFileSync(join(this.#dir, file), 'utf8');
-      const source = await this.read(text);
-      if ('problems' in source.read || !source.read.file.source) continue;
-      const base = file.slice(0, -ENDING.length);
+  /** Reads what an earlier sync has written, one after the other. */
+  async *load(): AsyncGenerator<Written> {
+    for (const name of readdirSync(this.#dir).sort()) {
+      if (name.startsWith('.') || extname(name) !== ENDING) continue;
+      const text = readFileSync(join(this.#dir, name), 'utf8');
+      const file = await this.read(text);
+      if ('problems' in file.read || !file.read.file.source) continue;
+      const base = name.slice(0, -ENDING.length);
       this.#written.set(base, text);
-      found.push({ base, source, object: source.read.file.source });
+      yield { base, file, object: file.read.file.source };
     }
-    return found;
   }
 
   /** Reads a tenant's file and the files that it names, as members do. */
@@ -75,8 +73,9 @@ export class Directory {
     return this.#written.get(base);
   }
 
-  get bases(): Iterable<string> {
-    return this.#written.keys();
+  /** How many tenants' files of ours lie there. */
+  get size(): number {
+    return this.#written.size;
   }
 
   commit(base: string, text: string): void {

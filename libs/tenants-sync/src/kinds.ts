@@ -12,6 +12,9 @@ export const REMOVE = 'isthmus.dev/remove';
 /** Where tenants come from beside `Tenant` objects: `--from`. */
 export type From = 'cluster-api' | 'kamaji';
 
+/** Where secrets and config maps are known: those with the label of the plane, and secrets of clusters. */
+export type Store = 'secret' | 'config map' | From;
+
 /** A file's content in an object's spec. */
 export interface Reference {
   readonly secretRef?: Place;
@@ -58,10 +61,14 @@ export const CLUSTER_PROFILE: ServedKind = {
 
 export interface SourceKind extends ServedKind {
   readonly kind: 'Tenant' | 'Cluster' | 'TenantControlPlane';
-  /** Its secrets: which they are, and the only values that are kept of them. */
-  readonly secrets?: { readonly labelSelector: string; readonly keys: readonly string[] };
   /** The tenant that the object alone is: the fields of a tenant's file. */
   fields(object: SourceObject, agents: AgentTokens): Readonly<Record<string, unknown>>;
+}
+
+/** A kind of another project. */
+interface ClusterKind extends SourceKind {
+  /** Its secrets: which they are, and the only values that are kept of them. */
+  readonly secrets: { readonly labelSelector: string; readonly keys: readonly string[] };
 }
 
 /** Whose tokens agents show, where the cluster's own keys verify them. */
@@ -94,7 +101,7 @@ export const TENANT: SourceKind = {
 };
 
 /** Cluster API's contract names the secrets: `NAME-ca` and `NAME-sa`, whose `tls.crt` is a certificate, and a public key. */
-const CLUSTER: SourceKind = {
+const CLUSTER: ClusterKind = {
   kind: 'Cluster',
   group: 'cluster.x-k8s.io',
   versions: ['v1beta2', 'v1beta1'],
@@ -116,7 +123,7 @@ interface KamajiStatus {
 }
 
 /** Kamaji's status names the secrets, which are `NAME-ca` and `NAME-sa-certificate`. */
-const TENANT_CONTROL_PLANE: SourceKind = {
+const TENANT_CONTROL_PLANE: ClusterKind = {
   kind: 'TenantControlPlane',
   group: 'kamaji.clastix.io',
   versions: ['v1alpha1'],
@@ -132,7 +139,7 @@ const TENANT_CONTROL_PLANE: SourceKind = {
   },
 };
 
-export const FROM: Readonly<Record<From, SourceKind>> = { 'cluster-api': CLUSTER, kamaji: TENANT_CONTROL_PLANE };
+export const FROM: Readonly<Record<From, ClusterKind>> = { 'cluster-api': CLUSTER, kamaji: TENANT_CONTROL_PLANE };
 
 /** What is kept of an object that becomes a tenant. */
 export interface Source {

@@ -1,7 +1,7 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { answerTo, httpsAgent, lookupName, readNamedFile, wholeOf } from '@isthmus/runtime';
-import { ADMIN_SERVER_NAME } from '@isthmus/tunnel';
+import { ADMIN_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { SYNC } from './defaults.ts';
 
 /** What a plane says of a tenant. */
@@ -36,20 +36,19 @@ interface Line {
 
 /** Asks one member for the plane. @throws Error if it does not answer */
 export async function askMember({ address, files }: MemberOptions): Promise<Map<string, Connected>> {
-  const [, host = '', port = ''] = /^(.*):(\d+)$/.exec(address) ?? [];
-  const name = host.replace(/^\[(.*)\]$/, '$1');
+  const { host, port } = parseDestination(address);
   const text = (path: string) => readNamedFile(path).toString();
   const tls = files.ca !== '';
   const own = files.cert === '' ? {} : { cert: text(files.cert), key: text(files.key) };
   // A question a minute needs no connection that stays.
   const agent = tls
-    ? httpsAgent({ ca: text(files.ca), ...own }, [name, ADMIN_SERVER_NAME])
+    ? httpsAgent({ ca: text(files.ca), ...own }, [host, ADMIN_SERVER_NAME])
     : new HttpAgent({ lookup: lookupName });
   const body = JSON.stringify({ method: 'ListTenants', timeoutMs: SYNC.memberMs });
   const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
   const send = tls ? httpsRequest : httpRequest;
   try {
-    const sent = send({ host: name, port, path: '/ask', method: 'POST', headers, agent });
+    const sent = send({ host, port, path: '/ask', method: 'POST', headers, agent });
     sent.end(body);
     const response = await answerTo(sent, AbortSignal.timeout(2 * SYNC.memberMs));
     const answer = (await wholeOf(response, SYNC.memberBytes)).toString();

@@ -199,6 +199,7 @@ function tell(log: ProgramLogger, name: string, verdict: Verdict | undefined): v
 export function runSync(): Promise<void> {
   return runProgram({
     ...isthmusTenantsSync,
+    carries: false,
     log: ({ v, 'log-format': format }) => createLogger({ name: 'isthmus-tenants-sync', format, verbosity: v }),
     start: startSync,
   });

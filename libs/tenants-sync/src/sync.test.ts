@@ -17,7 +17,7 @@ test('a file that cannot be removed is tried again, and holds up no other', asyn
   const objects = new Map([tenant('one'), tenant('two')].map((each) => [`acme/${each.name}`, each]));
   const sync = new Sync({
     directory: new Directory(dir),
-    stores: { own: () => undefined, labelled: () => undefined },
+    stores: () => undefined,
     sources: (name) => [objects.get(name)].filter((each) => each !== undefined),
     graceMs: 0,
     changed: () => {},

@@ -1,5 +1,12 @@
 import { setImmediate as tick } from 'node:timers/promises';
-import { credentialFiles, problemMessage, type TenantSource, Tenants } from '@isthmus/admission';
+import {
+  type Claimed,
+  Clashes,
+  candidate,
+  credentialFiles,
+  problemMessage,
+  type TenantSource,
+} from '@isthmus/admission';
 import { inWords } from '@isthmus/tunnel';
 import { type Composed, compose, type Fault, fileName, type Profile, type Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
@@ -32,24 +39,26 @@ export interface SyncOptions {
   readonly now: () => number;
 }
 
+/** A tenant's file that can be used by itself. */
+interface Pending extends Claimed {
+  readonly name: string;
+  readonly read: ReturnType<typeof candidate>['read'];
+  readonly composed: Composed;
+  /** When its object was created. */
+  readonly created: number;
+}
+
 /**
  * Makes tenants' files of objects, one at a time. A file is written only if it can be used with all others, by the same check that members
- * make; otherwise the last good one stays.
+ * make; otherwise the last good one stays. Of what it has written, only what a tenant alone may have stays in memory.
  */
 export class Sync {
   readonly #options: SyncOptions;
-  readonly #created = new Map<string, number>();
-  /** The files, by the same rules as at members. Of two new ones that claim the same, the object that is older has it. */
-  readonly #tenants = new Tenants({
-    order: (one, other) => {
-      const [a, b] = [this.#created.get(one) ?? 0, this.#created.get(other) ?? 0];
-      return a - b || (one < other ? -1 : 1);
-    },
-  });
-  readonly #files = new Map<string, TenantSource>();
+  /** What the files in force claim. */
+  readonly #clashes = new Clashes();
   readonly #due = new Set<string>();
   /** By object: what is to be written. It stays here for as long as another has what it claims. */
-  readonly #pending = new Map<string, Composed>();
+  readonly #pending = new Map<string, Pending>();
   readonly #verdicts = new Map<string, Verdict>();
   /** By object: the secrets and config maps that it names. */
   readonly #names = new Map<string, ReadonlySet<string>>();
@@ -63,11 +72,10 @@ export class Sync {
 
   /** Takes over what an earlier sync has written: it is in force at members. @param found called with the object of each file */
   async load(found: (object: Pick<Source, 'kind' | 'namespace' | 'name'>) => void): Promise<void> {
-    for (const { base, source, object } of await this.#options.directory.load()) {
-      this.#files.set(base, source);
+    for await (const { base, file, object } of this.#options.directory.load()) {
+      this.#clashes.take(base, candidate(base, file).claimed);
       found(object as Pick<Source, 'kind' | 'namespace' | 'name'>);
     }
-    this.#tenants.update(this.#files);
   }
 
   get verdicts(): Iterable<Verdict> {
@@ -76,7 +84,7 @@ export class Sync {
 
   /** How many tenants' files lie in the directory. */
   get written(): number {
-    return [...this.#options.directory.bases].length;
+    return this.#options.directory.size;
   }
 
   /** An object is new, has changed or is gone. @param gone the last that was known of it, if it is gone */
@@ -122,8 +130,13 @@ export class Sync {
   async #draft(name: string): Promise<void> {
     const { sources, stores, directory } = this.#options;
     const [first, ...more] = sources(name);
-    const base = baseOf(name);
-    await this.#takeBack(name, base);
+    const path = baseOf(name);
+    const written = directory.text(path);
+    // What was refused gets in force no more once the object says something else, or is gone.
+    this.#pending.delete(name);
+    // A write has failed: what was written before is in force.
+    if (written !== undefined && !this.#clashes.has(path))
+      this.#clashes.take(path, candidate(path, await directory.read(written)).claimed);
     if (!first) {
       this.#names.delete(name);
       this.#verdicts.delete(name);
@@ -131,51 +144,39 @@ export class Sync {
     if (!first || this.#leaving.has(name)) return;
     const { result, names } = compose([first, ...more], stores);
     this.#names.set(name, names);
-    this.#created.set(base, first.created);
     if ('faults' in result) return this.#judge(name, undefined, result.faults.map(faultText).join('; '));
-    if (directory.text(base) === result.text && this.#isInForce(base)) return this.#judge(name, result, undefined);
+    if (written === result.text && this.#clashes.has(path)) return this.#judge(name, result, undefined);
     directory.stage(result);
     const file = await directory.read(result.text);
-    const foreign = foreignFile(file, result.folder);
-    if (foreign !== undefined) return this.#judge(name, result, foreign);
-    this.#files.set(base, file);
-    this.#pending.set(name, result);
+    const { claimed, problems, read } = candidate(path, file);
+    const fault = foreignFile(file, result.folder) ?? inFile(path, problems);
+    if (fault !== '') return this.#judge(name, result, fault);
+    this.#pending.set(name, { name, path, claimed, read, composed: result, created: first.created });
   }
 
-  /** What was refused gets in force no more once the object says something else, or is gone: the tenant is what was written last. */
-  async #takeBack(name: string, base: string): Promise<void> {
-    if (!this.#pending.delete(name)) return;
-    const text = this.#options.directory.text(base);
-    if (text === undefined) this.#files.delete(base);
-    else this.#files.set(base, await this.#options.directory.read(text));
-  }
-
-  /** Whether the file that was read last is what is in force. */
-  #isInForce(base: string): boolean {
-    const read = this.#files.get(base)?.read;
-    if (!read || 'problems' in read) return false;
-    const tenant = this.#tenants.get(read.file.tenant);
-    return tenant?.path === base && tenant.file === read.file;
-  }
-
+  /** Of two new files that claim the same, the one of the older object gets it. */
   #write(): void {
     const { directory } = this.#options;
-    this.#tenants.update(this.#files);
-    const problems = new Map(this.#tenants.problems.map(({ path, problems: found }) => [path, found]));
-    for (const [name, composed] of this.#pending) {
-      const base = baseOf(name);
-      if (!this.#isInForce(base)) {
-        const found = problems.get(base) ?? [];
-        const where = found.map((each) => `${base}.yaml:${each.line}: ${problemMessage(each)}`);
-        this.#judge(name, composed, where.join('; ') || 'it cannot be used');
+    const rank = ({ path }: Pending) => (this.#clashes.has(path) ? 0 : 1);
+    const pending = [...this.#pending.values()].sort(
+      (a, b) => rank(a) - rank(b) || a.created - b.created || (a.path < b.path ? -1 : 1),
+    );
+    const refused = this.#clashes.settle(pending);
+    for (const each of pending) {
+      const { name, path, composed, read } = each;
+      const clashes = refused.get(each);
+      if (clashes) {
+        const problems = clashes.flatMap(({ at, message }) => read?.problem(at, message) ?? []);
+        this.#judge(name, composed, inFile(path, problems));
         continue;
       }
       try {
         directory.stage(composed);
-        directory.commit(base, composed.text);
+        directory.commit(path, composed.text);
         this.#pending.delete(name);
         this.#judge(name, composed, undefined);
       } catch (error) {
+        this.#clashes.release(path);
         this.#fail(name, composed, error);
       }
     }
@@ -189,16 +190,14 @@ export class Sync {
       if (now() < at) continue;
       const base = baseOf(name);
       if (sources(name).length > 0) this.#due.add(name);
-      else if (this.#files.has(base)) {
+      else if (directory.text(base) !== undefined) {
         try {
           directory.remove(base);
         } catch (error) {
           stays = error;
           continue;
         }
-        this.#files.delete(base);
-        this.#created.delete(base);
-        this.#tenants.update(this.#files);
+        this.#clashes.release(base);
         changed(name, undefined);
       }
       this.#leaving.delete(name);
@@ -236,6 +235,11 @@ function baseOf(name: string): string {
 
 function faultText({ at, message }: Fault): string {
   return at === '' ? message : `${at}: ${message}`;
+}
+
+/** @param path of the file, without its ending */
+function inFile(path: string, problems: ReturnType<typeof candidate>['problems']): string {
+  return problems.map((each) => `${path}.yaml:${each.line}: ${problemMessage(each)}`).join('; ');
 }
 
 /** Why a tenant's file may not name what it names: a file that the sync has not put there, or a socket. */

@@ -9,10 +9,11 @@ import {
   type Source,
   type SourceKind,
   type SourceObject,
+  type Store,
   sourceKeeper,
   TENANT,
 } from './kinds.ts';
-import { KnownObjects } from './objects.ts';
+import { KnownObjects, type KnownOptions } from './objects.ts';
 import type { TenantStatus } from './status.ts';
 import { ValueKeeper, type Values, type ValuesObject } from './values.ts';
 
@@ -33,48 +34,31 @@ export interface WatchingOptions {
   readonly now: () => number;
 }
 
-type KnownValues = KnownObjects<ValuesObject, Values>;
-type Sources = KnownObjects<KubeObject, Source>;
-
 /** All objects of which tenants are made, followed from `start` on. */
 export class Watching implements AsyncDisposable {
-  readonly stores: Stores;
+  readonly stores: Stores = (store, name) => this.#values.get(store)?.get(name);
   readonly #options: WatchingOptions;
   /** In the order in which they say what a tenant is: the last one overrides. */
-  readonly #sources = new Map<SourceKind, Sources>();
-  readonly #owned = new Map<From, KnownValues>();
-  readonly #labelled: { readonly secret: KnownValues; readonly 'config map': KnownValues };
+  readonly #sources = new Map<Source['kind'], KnownObjects<SourceObject, Source>>();
+  readonly #values = new Map<Store, KnownObjects<ValuesObject, Values>>();
   /** What has not been listed yet. */
   readonly #unlisted = new Set<string>();
-  readonly #followers: AsyncDisposable[] = [];
+  readonly #starts: (() => AsyncDisposable)[] = [];
+  #followers: readonly AsyncDisposable[] = [];
   /** Of `Tenant` objects, by name. */
   readonly #statuses = new Map<string, TenantStatus>();
 
   constructor(options: WatchingOptions) {
     this.#options = options;
-    for (const kind of [...options.from.map((from) => FROM[from]), TENANT])
-      this.#sources.set(kind, this.#known(kind.plural, this.#keeper(kind), options.changed));
-    const values = (what: string, keeper: ValueKeeper) =>
-      this.#known<ValuesObject, Values>(
-        what,
-        (object) => keeper.keep(object),
-        (name, gone) => {
-          if (gone) keeper.forget(name);
-          options.changedValues(name);
-        },
-      );
-    for (const from of options.from) {
-      const { secrets, plural } = FROM[from];
-      this.#owned.set(from, values(`secrets of ${plural}`, new ValueKeeper('secret', secrets?.keys)));
+    const { from, plane, changed } = options;
+    for (const kind of [...from.map((each) => FROM[each]), TENANT]) {
+      const path = (signal: AbortSignal) => this.#servedPath(kind, signal);
+      this.#sources.set(kind.kind, this.#follow(kind.plural, path, { keep: this.#keeper(kind), changed }));
     }
-    this.#labelled = {
-      secret: values('secrets', new ValueKeeper('secret')),
-      'config map': values('config maps', new ValueKeeper('config map')),
-    };
-    this.stores = {
-      own: (from, name) => this.#owned.get(from)?.get(name),
-      labelled: (kind, name) => this.#labelled[kind].get(name),
-    };
+    for (const each of from) this.#followValues(each, `secrets of ${FROM[each].plural}`, FROM[each].secrets);
+    const labelled = { labelSelector: `${PLANE}=${plane}` };
+    this.#followValues('secret', 'secrets', labelled);
+    this.#followValues('config map', 'config maps', labelled);
   }
 
   /** Which kinds have not been listed since this program began. */
@@ -95,16 +79,11 @@ export class Watching implements AsyncDisposable {
   /** Takes the object of a file that lies here for one that was there. */
   assume({ kind, namespace, name }: Pick<Source, 'kind' | 'namespace' | 'name'>): void {
     const gone: Source = { kind, namespace, name, created: 0, generation: 0, atOnce: true, fields: {} };
-    for (const [each, known] of this.#sources) if (each.kind === kind) known.assume(`${namespace}/${name}`, gone);
+    this.#sources.get(kind)?.assume(`${namespace}/${name}`, gone);
   }
 
   start(): void {
-    for (const [kind, known] of this.#sources) this.#follow((signal) => this.#servedPath(kind, signal), known);
-    for (const [from, known] of this.#owned)
-      this.#follow(this.#core('secrets'), known, FROM[from].secrets?.labelSelector);
-    const labelSelector = `${PLANE}=${this.#options.plane}`;
-    this.#follow(this.#core('secrets'), this.#labelled.secret, labelSelector);
-    this.#follow(this.#core('configmaps'), this.#labelled['config map'], labelSelector);
+    this.#followers = this.#starts.map((start) => start());
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -122,13 +101,30 @@ export class Watching implements AsyncDisposable {
     };
   }
 
-  #known<T extends KubeObject, K>(
+  #followValues(
+    store: Store,
     what: string,
-    keep: (object: T) => K | undefined,
-    changed: (name: string, gone?: K) => void,
+    { labelSelector, keys }: { readonly labelSelector: string; readonly keys?: readonly string[] },
+  ): void {
+    const [kind, plural] =
+      store === 'config map' ? (['config map', 'configmaps'] as const) : (['secret', 'secrets'] as const);
+    const keeper = new ValueKeeper(kind, keys);
+    const changed = (name: string, gone?: Values) => {
+      if (gone) keeper.forget(name);
+      this.#options.changedValues(name);
+    };
+    const keep = (object: ValuesObject) => keeper.keep(object);
+    this.#values.set(store, this.#follow(what, this.#pathOf('/api/v1', plural), { keep, changed }, labelSelector));
+  }
+
+  #follow<T extends KubeObject, K>(
+    what: string,
+    path: Parameters<typeof followObjects>[1]['path'],
+    { keep, changed }: Pick<KnownOptions<T, K>, 'keep' | 'changed'>,
+    labelSelector?: string,
   ): KnownObjects<T, K> {
     this.#unlisted.add(what);
-    const { now, failed, listed, from } = this.#options;
+    const { client, now, failed, listed, from } = this.#options;
     const known = new KnownObjects<T, K>({
       ...{ keep, now },
       changed: (name, gone) => {
@@ -146,25 +142,14 @@ export class Watching implements AsyncDisposable {
         if (this.#unlisted.size === 0) listed();
       },
     });
+    const selected = labelSelector === undefined ? {} : { labelSelector };
+    this.#starts.push(() => followObjects(client, { path, ...selected }, known));
     return known;
-  }
-
-  #core(plural: string): string {
-    return this.#pathOf('/api/v1', plural);
   }
 
   #pathOf(api: string, plural: string): string {
     const { namespace } = this.#options;
     return namespace === '' ? `${api}/${plural}` : `${api}/namespaces/${encodeURIComponent(namespace)}/${plural}`;
-  }
-
-  #follow<T extends KubeObject, K>(
-    path: Parameters<typeof followObjects>[1]['path'],
-    known: KnownObjects<T, K>,
-    labelSelector?: string,
-  ): void {
-    const selected = labelSelector === undefined ? {} : { labelSelector };
-    this.#followers.push(followObjects(this.#options.client, { path, ...selected }, known));
   }
 
   async #servedPath(kind: SourceKind, signal: AbortSignal): Promise<string> {

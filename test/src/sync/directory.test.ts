@@ -20,7 +20,7 @@ async function synced(scope: Scope) {
   const start = async () => {
     const sync = new Sync({
       directory: new Directory(dir),
-      stores: { own: () => undefined, labelled: () => undefined },
+      stores: () => undefined,
       sources: (name) => objects.get(name) ?? [],
       graceMs: 1000,
       now: () => now,
