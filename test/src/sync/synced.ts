@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { startRedis } from '@isthmus/directory/testing/servers';
 import { parse } from 'yaml';
 import {
   AS_IN_IMAGE,
@@ -8,10 +9,15 @@ import {
   type Flags,
   freePort,
   isUp,
+  newTrust,
   type Program,
+  peerFlags,
   type Scope,
   startCommand,
+  startGateway,
+  startHub,
   tempDir,
+  times,
   until,
 } from '../harness/index.ts';
 import type { KubernetesApi } from './kubernetes-api.ts';
@@ -47,6 +53,27 @@ export async function startSync(
   const program = startCommand(scope, command, { flags: all, healthPort, env });
   await isUp(program);
   return { dir: to, program };
+}
+
+/** Starts so many gateways and hubs of one plane, each with a directory and a sync of its own: those of hubs come first. */
+export async function startSyncedPlane(
+  scope: Scope,
+  kube: Pick<KubernetesApi, 'kubeconfig'>,
+  { each, flags }: { readonly each: number; readonly flags?: Flags },
+) {
+  const [trust, redis] = [await newTrust(scope), await startRedis()];
+  scope.defer(() => redis.stop());
+  const syncs = await times(2 * each, () => startSync(scope, kube, flags));
+  const flagsOf = (index: number): Flags => {
+    return { 'redis-url': redis.url, plane: 'synced', v: 0, 'tenants-dir': syncs[index]?.dir };
+  };
+  const hubs = await times(each, (index) => startHub(scope, trust, flagsOf(index), AS_IN_IMAGE));
+  const gateways = await times(each, async (index) => {
+    // The flag's socket would be of no tenant.
+    const own = { ...(await peerFlags(trust, ['gateway'])), 'uds-name': undefined };
+    return startGateway(scope, trust, { ...flagsOf(each + index), ...own }, AS_IN_IMAGE);
+  });
+  return { trust, hubs, gateways, syncs };
 }
 
 /** Files of tenants in a directory. */
