@@ -36,6 +36,7 @@ export class Fleet implements AsyncDisposable {
   readonly #settings: FleetSettings;
   readonly #workers = Array.from({ length: WORKERS }, () => new Child('scale/worker.ts'));
   #size = 0;
+  #stopped = 0;
 
   constructor(settings: FleetSettings) {
     this.#settings = settings;
@@ -43,6 +44,12 @@ export class Fleet implements AsyncDisposable {
 
   get size(): number {
     return this.#size;
+  }
+
+  /** Lets agents leave. */
+  stop(numbers: readonly number[]): void {
+    for (const worker of this.#workers) worker.send({ type: 'stop', numbers } satisfies ToWorker);
+    this.#stopped += numbers.length;
   }
 
   get processes(): readonly Child[] {
@@ -83,7 +90,8 @@ export class Fleet implements AsyncDisposable {
     let last: Coverage | undefined;
     const complete = async () => {
       last = await this.coverage();
-      return last.agents === this.#size && last.covered === this.#size;
+      const running = this.#size - this.#stopped;
+      return last.agents === running && last.covered === running;
     };
     const what = () => `all sessions of ${this.#size} agents (${last?.covered} have theirs; ${this.#failed()})`;
     await until(complete, { deadline: this.deadline, every: LOOK_EVERY, what, hopeless: () => this.#lost() });

@@ -30,6 +30,8 @@ export type ToWorker =
       readonly step: number;
       readonly settings: FleetSettings;
     }
+  /** Let agents leave, as their process does when it is told to end. */
+  | { readonly type: 'stop'; readonly numbers: readonly number[] }
   | { readonly type: 'report' };
 
 /** What happened since the last report, and the current state. */

@@ -10,7 +10,7 @@ import { simulatedAgent } from './simulated-agent.ts';
  */
 const STARTING = 25;
 
-const agents: Agent[] = [];
+const agents = new Map<number, Agent>();
 /** Numbers of the agents that have yet to start. */
 const waiting: number[] = [];
 let starting = 0;
@@ -29,7 +29,7 @@ function startWaiting(settings: FleetSettings): void {
       starting--;
       startWaiting(settings);
     };
-    agents.push(start(number, settings, connected));
+    agents.set(number, start(number, settings, connected));
   }
 }
 
@@ -53,11 +53,11 @@ function count(counts: Record<string, number>, text: string): void {
 function report(): WorkerReport {
   const sessions: Record<string, number> = {};
   let covered = 0;
-  for (const { uplinks } of agents) {
+  for (const { uplinks } of agents.values()) {
     if (uplinks.length >= wanted) covered++;
     for (const { serverId } of uplinks) sessions[serverId] = (sessions[serverId] ?? 0) + 1;
   }
-  const told = { agents: agents.length, covered, sessions, opened, failures, losses };
+  const told = { agents: agents.size, covered, sessions, opened, failures, losses };
   opened = [];
   failures = {};
   losses = {};
@@ -67,6 +67,14 @@ function report(): WorkerReport {
 process.on('message', (message: ToWorker) => {
   if (message.type === 'report') {
     process.send?.(report());
+    return;
+  }
+  if (message.type === 'stop') {
+    for (const number of message.numbers) {
+      const agent = agents.get(number);
+      agents.delete(number);
+      void agent?.drain().then(() => agent.close());
+    }
     return;
   }
   const { from, to, step, settings } = message;
