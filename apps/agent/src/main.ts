@@ -57,7 +57,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     audited(events, audit, closing);
     const dials = new RecentDials(events);
     const history = new RecentHistory(events, 'agent');
-    const recent = new Recent(events);
+    const recent = new Recent(events, { role: 'agent', id: flags['agent-id'] });
     const certificates = new CertificateEnds(events);
     const metrics = agentMetrics({ events, tunnels }, { process: true });
     closing.defer(metrics.close);

@@ -80,7 +80,7 @@ export function duration(text: string): number {
 
 function deadline(text: string): number {
   const ms = duration(text);
-  if (ms > ISTHMUS.longestAnswerMs) throw new InvalidArgumentError('want 10m at most');
+  if (ms > ISTHMUS.longestAnswerMs) throw new InvalidArgumentError('want 2m at most');
   return ms;
 }
 

@@ -3,7 +3,9 @@ export const ISTHMUS = {
   /** How long each member may take to answer. Then it is listed as one that did not. `--timeout` sets it. */
   answerMs: 5000,
   /** The longest `--timeout`: by then a person has given up, and so should a script. */
-  longestAnswerMs: 600_000,
+  longestAnswerMs: 120_000,
+  /** How long members wait for each other at most. A dial and its first byte may take 122 s. */
+  longestCallMs: 125_000,
   /** How long a dial of `isthmus dial` may take. `--within` sets it. */
   dialMs: 30_000,
   /** How long an answer about a dial may take on top of the dial itself: the way to the gateway and back. */
@@ -46,8 +48,6 @@ export const ISTHMUS = {
   warningsShown: 3,
   /** The longest answer of one member, in characters. A list of 100,000 tunnels has 40 million. */
   answerBytes: 64 * 1024 * 1024,
-  /** How long a dial may take at most, and what it answers. */
-  longestCallMs: 125_000,
   /** How much longer than each of its members the one that is asked for all may take. */
   mergeMs: 1_000,
   /** The longest refusal of an admin port, in bytes. */

@@ -383,7 +383,7 @@ async function serverInstruments(
   const lately = {
     dials: new RecentDials(events),
     history: new RecentHistory(events, hasCallers ? 'gateway' : 'hub'),
-    recent: new Recent(events),
+    recent: new Recent(events, { role: hasCallers ? 'gateway' : 'hub', id: flags['server-id'] }),
     certificates: new CertificateEnds(events),
   };
   const settings = {

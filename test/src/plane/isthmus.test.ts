@@ -5,6 +5,7 @@ import { after, before, describe, it } from 'node:test';
 import tls from 'node:tls';
 import { gunzipSync } from 'node:zlib';
 import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
+import { adminApi } from '@isthmus/proto/admin';
 import {
   agentMember,
   echo,
@@ -125,12 +126,13 @@ describe('isthmus', { skip: redisMissing() }, () => {
     });
     // Once as the program itself; all others run in this process.
     const own = startIsthmus(scope, program, 'status');
-    const [agents, hubs, explained, dialled, silent, failed, config] = await Promise.all([
+    const [agents, hubs, explained, dialled, silent, series, failed, config] = await Promise.all([
       asked<{ agents: { agent: string; hubs: string[]; state: string }[] }>(program, 'agents'),
       asked<{ hubs: { hub: string; links: { link: string }[] }[] }>(program, 'hubs'),
       asked<{ gateways: { agent: string }[] }>(program, 'explain', destination.authority),
       isthmus(program, 'dial', destination.authority, '--agent', 'node-a', '--first-byte', '1m'),
       asked<{ ok: boolean; silentMs: number }>(program, 'dial', (await echo(scope)).authority, '--first-byte', '50ms'),
+      asked<{ dials: unknown[] }>(program, 'dial', destination.authority, '--count', '3', '--interval', '1ms'),
       isthmus(program, 'dial', await refused()),
       asked<{ differences: unknown[] }>(program, 'config'),
     ]);
@@ -151,7 +153,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
       ['node-a', 'node-a'],
     );
     assert.equal(dialled.status, 0, dialled.out);
-    assert.deepEqual([silent.ok, silent.silentMs], [false, 50]);
+    assert.deepEqual([silent.ok, silent.silentMs, series.status, series.dials.length], [false, 50, 0, 3]);
     for (const phase of ['attempt', 'hub', 'agent', 'connect', 'first byte'])
       assert.match(dialled.out, new RegExp(`^ *${phase} .*[█▉▊▋▌▍▎▏]`, 'm'));
     assert.equal(failed.status, 1);
@@ -175,9 +177,16 @@ describe('isthmus', { skip: redisMissing() }, () => {
     // On a busy machine, it may have lost a session, and come again.
     const sessions = [...came.out.matchAll(/ came +agent\/node-a +default +session with (\S+)/g)];
     assert.deepEqual(new Set(sessions.map(([, hub]) => hub)), new Set(['hub-1', 'hub-2']), came.out);
+    const kinds = await asked<{ events: { type: string; kind: string; name: string; detail: string }[] }>(
+      program,
+      'events',
+    );
+    const began = kinds.events.filter(({ detail }) => detail === 'started').map(({ kind, name }) => `${kind}/${name}`);
+    assert.deepEqual(began.sort(), ['gateway/gateway-1', 'gateway/gateway-2', 'hub/hub-1', 'hub/hub-2']);
     // The hubs' own starts are told first, so the command leaves these out.
     const { events: linked } = await adminOf(scope, program).listEvents({});
-    assert.deepEqual(new Set(linked.map(({ id }) => id).filter(Boolean)), new Set(['hub-1', 'hub-2']));
+    const links = linked.filter(({ role }) => role === adminApi.Role.ROLE_HUB).map(({ id }) => id);
+    assert.deepEqual(new Set(links), new Set(['hub-1', 'hub-2']));
     assert.equal((await isthmus(program, 'agents', 'node-b')).status, 1);
     assert.equal((await isthmus(program, 'hubs', 'hub-1', '-o', 'name')).out, 'hub/hub-1\n');
 

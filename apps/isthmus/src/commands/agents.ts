@@ -31,17 +31,16 @@ export const AGENTS: Kind<AgentView> = {
 
 /** What an agent says of itself, through its hub. Empty for one that does not answer, such as a Go agent. */
 async function ofItself(plane: Plane, { tenant, agent }: AgentView): Promise<{ readonly itself?: object }> {
-  const itself = await plane.askAgent(tenant, agent, async (admin, signal) => {
-    const [status, { servers, serversWanted }] = await Promise.all([
-      admin.getStatus({}, { signal }),
-      admin.listMembers({}, { signal }),
-    ]);
-    const { version, runtime, startedMs, ready, checks, notices, tunnels } = status;
-    const told = notices.map(({ text, todo }) => (todo === '' ? text : `${text}: ${todo}`));
-    const started = new Date(startedMs).toISOString();
-    return { version, runtime, started, ready, checks, notices: told, tunnels, servers, serversWanted };
-  });
-  return itself ? { itself } : {};
+  const [status, list] = await Promise.all([
+    plane.askAgent(tenant, agent, 'getStatus'),
+    plane.askAgent(tenant, agent, 'listMembers'),
+  ]);
+  if (!status || !list) return {};
+  const { version, runtime, startedMs, ready, checks, notices: told, tunnels } = status;
+  const notices = told.map(({ text, todo }) => (todo === '' ? text : `${text}: ${todo}`));
+  const { servers, serversWanted } = list;
+  const started = new Date(startedMs).toISOString();
+  return { itself: { version, runtime, started, ready, checks, notices, tunnels, servers, serversWanted } };
 }
 
 export const SESSIONS: Kind<SessionView> = {
@@ -217,9 +216,7 @@ async function setQuarantine(plane: Plane, request: adminApi.DeepPartial<adminAp
   const hubs = plane.members.filter((member) => member.roles.includes('hub') && !isGateway(member));
   const failures: string[] = [];
   for (const each of [...plane.members.filter(isGateway), ...hubs]) {
-    const { answers, unanswered } = await plane.askThese([each], (admin, signal) =>
-      admin.quarantine(request, { signal }),
-    );
+    const { answers, unanswered } = await plane.ask('quarantine', request, { members: [each] });
     if (answers[0]) return { by: answers[0].member.id, ...answers[0].value };
     failures.push(...unanswered.slice(-1).map(({ member, reason }) => `${member}: ${reason}`));
   }
@@ -227,13 +224,9 @@ async function setQuarantine(plane: Plane, request: adminApi.DeepPartial<adminAp
 }
 
 async function quarantined(plane: Plane, tenant: string) {
-  const { answers, unanswered } = await plane.ask(
-    async (admin, signal) => (await admin.listQuarantined({ tenant }, { signal })).agents,
-    'gateway',
-    'hub',
-  );
+  const { answers, unanswered } = await plane.ask('listQuarantined', { tenant }, { roles: ['gateway', 'hub'] });
   const found = new Map<string, { tenant: string; agent: string; reason: string }>();
-  for (const { tenant: of, agentId: agent, reason } of answers.flatMap(({ value }) => value)) {
+  for (const { tenant: of, agentId: agent, reason } of answers.flatMap(({ value }) => value.agents)) {
     if (tenant === '' || of === tenant) found.set(JSON.stringify([of, agent]), { tenant: of, agent, reason });
   }
   return { agents: [...found.values()], unanswered };
@@ -270,11 +263,9 @@ export const kick = command({
     const { reason, tenant } = options;
     const request = { target: targetOf(what, id, tenant), reason };
     const met = await plane();
-    const roles = what === 'tunnel' ? [] : (['hub'] as const);
-    const { answers, unanswered } = await met.ask(
-      (admin, signal) => admin.kick(request, { signal }).catch(nothingThere),
-      ...roles,
-    );
+    const instead = { sessionIds: [], tunnels: 0 };
+    const whom = { instead, roles: what === 'tunnel' ? [] : (['hub'] as const) };
+    const { answers, unanswered } = await met.ask('kick', request, whom);
     const sessions = [...new Set(answers.flatMap(({ value }) => value.sessionIds))];
     // A tunnel is ended at every member that it runs through, but counts once.
     const counts = answers.map(({ value }) => value.tunnels);
@@ -291,10 +282,4 @@ export const kick = command({
 function targetOf(what: string, id: string, tenant: string): Target {
   if (what === 'agent') return { $case: 'agent', value: { agentId: id, tenant } };
   return { $case: what === 'session' ? 'sessionId' : 'dialId', value: id };
-}
-
-/** The answer of a member that has nothing of that name. */
-function nothingThere(error: unknown): adminApi.KickResponse {
-  if (/NOT_FOUND|UNIMPLEMENTED/.test(String(error))) return { sessionIds: [], tunnels: 0 };
-  throw error;
 }

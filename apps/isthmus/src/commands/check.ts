@@ -151,8 +151,7 @@ async function checkPlane(
 /** Tells hubs where a probe comes from. One that cannot be told says in its log that it refused somebody. */
 function announcer(plane: Plane): (hubId: string, remote: string) => Promise<void> {
   return async (hubId, remote) => {
-    const hub = plane.members.filter((member) => member.hubId === hubId);
-    await plane.askThese(hub, (admin, signal) => admin.expectProbe({ remote }, { signal }));
+    await plane.ask('expectProbe', { remote }, { members: plane.members.filter(({ id }) => id === hubId) });
   };
 }
 
@@ -186,7 +185,7 @@ function withAgentPorts(
   agentNames: readonly string[],
 ): HubPorts[] {
   return hubs.map((hub) => {
-    const own = configs.find(({ member }) => member.hubId === hub.hubId);
+    const own = configs.find(({ member }) => member.id === hub.hubId);
     if (hub.agentAddress !== '' || !own) return hub;
     const flag = (name: string) => own.value.flags.find((each) => each.name === name)?.value ?? '';
     const bound = flag('agent-bind-address');
@@ -221,12 +220,9 @@ async function dialThrough(
 ): Promise<Result> {
   const name = agentName(tenant, agent);
   const about = `${gateway.id} through ${name} to ${destination}`;
-  const { answers, unanswered } = await plane.askThese([gateway], (admin) =>
-    admin.dial(
-      { destination, tenant, agentId: agent, timeoutMs: within },
-      { signal: AbortSignal.timeout(within + ISTHMUS.dialAnswerMs) },
-    ),
-  );
+  const request = { destination, tenant, agentId: agent, timeoutMs: within };
+  const whom = { members: [gateway], timeoutMs: within + ISTHMUS.dialAnswerMs };
+  const { answers, unanswered } = await plane.ask('dial', request, whom);
   const record = answers[0]?.value.dial;
   if (!record)
     return report.fail(

@@ -54,7 +54,7 @@ export const config = command({
 
 export function configsOf(plane: Plane, id?: string): Promise<Answers<adminApi.GetConfigResponse>> {
   const members = id === undefined ? plane.members : [memberOf(plane, id)];
-  return plane.askThese(members, (admin, signal) => admin.getConfig({}, { signal }));
+  return plane.ask('getConfig', {}, { members });
 }
 
 const SOURCES = namesOf(adminApi.Flag_Source, 'SOURCE');
@@ -131,9 +131,7 @@ export const logLevel = command({
     }
     const met = await plane();
     const members = member === undefined ? met.members : [memberOf(met, member)];
-    const { answers, unanswered } = await met.askThese(members, (admin, signal) =>
-      admin.setLogLevel({ level, durationMs }, { signal }),
-    );
+    const { answers, unanswered } = await met.ask('setLogLevel', { level, durationMs }, { members });
     const levels = answers.map(({ member: { id }, value }) => ({
       member: id,
       level: value.level,

@@ -27,10 +27,8 @@ export const CUTS: Kind<CutView, More> = {
   // The list has the reasons of all above it.
   columns: () => [...COLUMNS, REASON],
   async ask({ options, plane }: Call<Partial<Options>>) {
-    const { answers, unanswered } = await (await plane()).ask(
-      (admin, signal) => admin.getHistory({ tenant: options.tenant }, { signal }),
-      'gateway',
-    );
+    const { tenant } = options;
+    const { answers, unanswered } = await (await plane()).ask('getHistory', { tenant }, { roles: ['gateway'] });
     return { ...cutsOf(answers, options.since ?? ISTHMUS.cutsMs), unanswered };
   },
 };

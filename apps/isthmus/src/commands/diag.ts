@@ -4,7 +4,6 @@ import { rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { differencesOf } from '@isthmus/findings';
-import type { adminApi } from '@isthmus/proto/admin';
 import { VERSION } from '@isthmus/service';
 import { HTTP_CREDENTIAL, inWords } from '@isthmus/tunnel';
 import { Argument } from 'commander';
@@ -12,7 +11,7 @@ import { pack } from 'tar-stream';
 import { type Call, command } from '../command.ts';
 import { bytes, cleaned, EXIT, plural, silentText, styleOf, unansweredText, usage } from '../output.ts';
 import { askPlane, sessionViews } from '../plane/evidence.ts';
-import type { Answers, Member } from '../plane/member.ts';
+import type { Answer, Answers, Member, Unanswered } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { agentsOf, agentsText } from './agents.ts';
 import { configsOf, configView } from './config.ts';
@@ -85,35 +84,52 @@ async function collect(plane: Plane): Promise<Collected> {
 }
 
 function partsOf(): Part[] {
-  const part = <T>(file: string, ask: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Part => {
-    return { file, read: (plane) => plane.ask(async (admin, signal) => json(await ask(admin, signal))) };
+  const part = <T>(
+    file: string,
+    ask: (plane: Plane) => Promise<Answers<T>>,
+    textOf: (value: T) => string = json,
+  ): Part => {
+    const read = async (plane: Plane) => {
+      const { answers, unanswered } = await ask(plane);
+      return { answers: answers.map(({ member, value }) => ({ member, value: textOf(value) })), unanswered };
+    };
+    return { file, read };
   };
   return [
-    part('status.json', (admin, signal) => admin.getStatus({}, { signal })),
-    part('members.json', (admin, signal) => admin.listMembers({}, { signal })),
-    part('config.json', (admin, signal) => admin.getConfig({}, { signal })),
-    part('sessions.json', (admin, signal) => admin.listSessions({}, { signal })),
-    part('tunnels.json', (admin, signal) => admin.listTunnels({}, { signal })),
-    { file: 'dials.ndjson', read: (plane) => plane.ask(dialsOf) },
-    { file: 'log.ndjson', read: (plane) => plane.ask(logOf) },
-    {
-      file: 'metrics.txt',
-      read: (plane) => plane.ask(async (admin, signal) => (await admin.getMetrics({}, { signal })).text),
-    },
+    part('status.json', (plane) => plane.ask('getStatus', {})),
+    part('members.json', (plane) => plane.ask('listMembers', {})),
+    part('config.json', (plane) => plane.ask('getConfig', {})),
+    part('sessions.json', (plane) => plane.ask('listSessions', {})),
+    part('tunnels.json', (plane) => plane.ask('listTunnels', {})),
+    { file: 'dials.ndjson', read: dialsOf },
+    part(
+      'log.ndjson',
+      (plane) => plane.ask('recentLogs', {}),
+      ({ lines, forgotten }) => ndjson([JSON.stringify({ forgotten }), ...lines]),
+    ),
+    part(
+      'metrics.txt',
+      (plane) => plane.ask('getMetrics', {}),
+      ({ text }) => text,
+    ),
   ];
 }
 
-async function dialsOf(admin: adminApi.AdminClient, signal: AbortSignal): Promise<string> {
-  const lines: string[] = [];
-  for await (const { dial } of admin.watchDials({ recentOnly: true }, { signal })) {
-    if (dial) lines.push(JSON.stringify(dial));
-  }
-  return ndjson(lines);
-}
-
-async function logOf(admin: adminApi.AdminClient, signal: AbortSignal): Promise<string> {
-  const { lines, forgotten } = await admin.recentLogs({}, { signal });
-  return ndjson([JSON.stringify({ forgotten }), ...lines]);
+async function dialsOf(plane: Plane): Promise<Answers<string>> {
+  const all = plane.members.map(async (member): Promise<Answer<string> | Unanswered> => {
+    const dials: string[] = [];
+    try {
+      for await (const { answer, error } of plane.lines('watchDials', { recentOnly: true }, [member])) {
+        if (error) throw error;
+        if (answer.dial) dials.push(JSON.stringify(answer.dial));
+      }
+      return { member, value: ndjson(dials) };
+    } catch (error) {
+      return { member: member.id, address: member.address, reason: plane.reason(error) };
+    }
+  });
+  const told = await Promise.all(all);
+  return { answers: told.filter((each) => 'value' in each), unanswered: told.filter((each) => 'reason' in each) };
 }
 
 function ndjson(lines: readonly string[]): string {

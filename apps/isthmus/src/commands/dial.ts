@@ -10,7 +10,7 @@ import { ISTHMUS } from '../defaults.ts';
 import { EXIT, type ExitStatus, Failure, millis, plural, quantile, type Style, usage } from '../output.ts';
 import { agentsAway } from '../plane/evidence.ts';
 import type { Member } from '../plane/member.ts';
-import { isInvalid, membersWith, type Plane } from '../plane/plane.ts';
+import { membersWith, type Plane } from '../plane/plane.ts';
 import { opened, resolved } from '../through-gateway.ts';
 import { type DialView, dialText, lineText, type PhaseView } from './dial-text.ts';
 
@@ -95,7 +95,7 @@ async function dialler({ args: [destination = ''], options, plane }: Call<Option
 
 /** Returns the first gateway that answers. @throws Failure if none does */
 async function answering(plane: Plane, gateways: readonly Member[]): Promise<Member> {
-  const { answers, unanswered } = await plane.askThese(gateways, (admin, signal) => admin.getStatus({}, { signal }));
+  const { answers, unanswered } = await plane.ask('getStatus', {}, { members: gateways });
   if (answers[0]) return answers[0].member;
   const why = unanswered.map(({ member, reason }) => `${member}: ${reason}`).join('; ');
   throw new Failure(EXIT.unasked, `no gateway answers: ${why}`);
@@ -181,14 +181,10 @@ export function seriesText(summary: Summary, style: Style): string {
 }
 
 async function dialFrom(plane: Plane, gateway: Member, request: adminApi.DialRequest): Promise<adminApi.DialResponse> {
-  const { timeoutMs, firstByteTimeoutMs } = request;
-  const signal = AbortSignal.timeout(timeoutMs + firstByteTimeoutMs + ISTHMUS.dialAnswerMs);
-  try {
-    return await plane.client(gateway).dial(request, { signal });
-  } catch (error) {
-    if (isInvalid(error)) throw usage(plane.reason(error));
-    throw new Failure(EXIT.unasked, `${gateway.id} does not dial: ${plane.reason(error)}`, { cause: error });
-  }
+  const timeoutMs = request.timeoutMs + request.firstByteTimeoutMs + ISTHMUS.dialAnswerMs;
+  const { answers, unanswered } = await plane.ask('dial', request, { members: [gateway], timeoutMs });
+  if (answers[0]) return answers[0].value;
+  throw new Failure(EXIT.unasked, `${gateway.id} does not dial: ${unanswered.at(-1)?.reason}`);
 }
 
 /** Returns what to do about a failed dial: the gateway's advice on the state of the plane, otherwise by the error's name. */
@@ -197,9 +193,7 @@ async function adviceOn(plane: Plane, gateway: Member, { dial }: adminApi.DialRe
   const { destination, tenant, error } = dial;
   const general = [adviceFor(error.code)];
   if (!ROUTING_ERRORS.includes(error.code)) return general;
-  const { answers } = await plane.askThese([gateway], (admin, signal) =>
-    admin.explain({ destination, tenant }, { signal }),
-  );
+  const { answers } = await plane.ask('explain', { destination, tenant }, { members: [gateway] });
   const advice = answers[0]?.value.advice ?? [];
   const away = error.code === 'destination_unavailable' ? await agentsAway(plane, tenant) : [];
   return [...(advice.length > 0 ? advice : general), ...away];

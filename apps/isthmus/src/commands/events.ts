@@ -4,7 +4,6 @@ import type { Call } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, isoTime, plural, type Style } from '../output.ts';
-import { sessionsOf } from '../plane/evidence.ts';
 import { type Answer, roleNames } from '../plane/member.ts';
 
 export interface EventView {
@@ -25,16 +24,11 @@ export interface EventView {
 /** An event before it is one among others. */
 type Seen = Omit<EventView, 'event' | 'at'> & {
   readonly atMs: number;
+  /** Where, if it may happen at several hubs. */
+  readonly hub: string;
   /** Names the event where a later report of it has other times and names. */
   readonly event?: string;
 };
-
-interface Told {
-  readonly status: adminApi.GetStatusResponse;
-  readonly list: adminApi.ListMembersResponse;
-  readonly refusals: readonly adminApi.Refusal[];
-  readonly events: readonly adminApi.Event[];
-}
 
 interface Options {
   readonly for?: string;
@@ -49,31 +43,18 @@ export const EVENTS: Kind<EventView> = {
   async ask(call: Call<Options>) {
     const { tenant, for: wanted } = call.options;
     const met = await call.plane();
-    // A member of an earlier version does not keep events.
-    const unlessDenied = <T>(answer: Promise<T>) => answer.catch((error) => denied(error));
-    const [asked, { sessions, unanswered }] = await Promise.all([
-      met.ask(async (admin, signal): Promise<Told> => {
-        const [status, members, history, happened] = await Promise.all([
-          admin.getStatus({}, { signal }),
-          admin.listMembers({}, { signal }),
-          unlessDenied(admin.getHistory({ tenant }, { signal })),
-          unlessDenied(admin.listEvents({}, { signal })),
-        ]);
-        return { status, list: members, refusals: history?.refusals ?? [], events: happened?.events ?? [] };
-      }),
-      sessionsOf(met, tenant),
+    const [happened, histories] = await Promise.all([
+      // A member of an earlier version does not keep events.
+      met.ask('listEvents', {}, { instead: { events: [], nowMs: 0 } }),
+      met.ask('getHistory', { tenant }),
     ]);
-    const came = sessions.map(({ agent: name, tenant: of, hub, remote, since, ageMs: agoMs }): Seen => {
-      const detail = `session with ${hub}${remote === '' ? '' : ` from ${remote}`}`;
-      return { atMs: Date.parse(since), agoMs, type: 'came', kind: 'agent', name, tenant: of, detail, seenBy: hub };
-    });
-    const all = eventsOf([...asked.answers.flatMap(seenBy), ...came]);
+    const all = eventsOf([...happened.answers.flatMap(happenedAt), ...histories.answers.flatMap(refusedAt)]);
     const items = all
       .filter((event) => wanted === undefined || event.name === wanted)
       .filter((event) => tenant === '' || event.tenant === tenant);
     return {
       items,
-      unanswered: asked.unanswered.length > 0 ? asked.unanswered : unanswered,
+      unanswered: histories.unanswered,
       text: (shown, style) => eventsText(shown, style, wanted),
     };
   },
@@ -82,7 +63,7 @@ export const EVENTS: Kind<EventView> = {
 export const events = listCommand(EVENTS, {
   summary: 'List what came, went, drained and was refused in the last hour',
   details:
-    "From what members keep: their sessions, losses, refusals and last events, so a busy member's older events may be missing.",
+    'From what members keep while they run, so what a member saw goes with it, and a busy one may lack older events.',
   args: [],
   options: [new Option('--for <name>', 'only events of this agent, hub or gateway')],
   examples: [
@@ -92,84 +73,50 @@ export const events = listCommand(EVENTS, {
   ],
 });
 
-function denied(error: unknown): undefined {
-  if (/PERMISSION_DENIED|UNIMPLEMENTED/.test(String(error))) return undefined;
-  throw error;
-}
-
-/** What one member saw, with how long ago by its own clock. */
-export function seenBy(answer: Answer<Told>): Seen[] {
-  const { nowMs } = answer.value.status;
-  return seenAt(answer).map((seen) => ({ ...seen, agoMs: Math.max(0, nowMs - seen.atMs) }));
-}
-
-type SeenAt = Omit<Seen, 'agoMs'>;
-
-function seenAt({ member: { id: seenBy }, value }: Answer<Told>): SeenAt[] {
-  const { status, list: members, refusals, events } = value;
-  const joined = members.members.map(({ memberId: name, roles, adminAddress, sinceMs }): SeenAt => {
-    const kind = roleNames(roles)[0] ?? '';
-    return {
-      atMs: sinceMs,
-      type: 'came',
-      kind,
-      name,
-      tenant: '',
-      detail: `started, admin port at ${adminAddress}`,
-      seenBy,
-    };
-  });
-  const lost = status.losses.map(({ role, tenant, id: name, hubId, remote, reason, left, atMs }): SeenAt => {
-    const from = [hubId && `last at ${hubId}`, remote && `from ${remote}`].filter(Boolean).join(' ');
-    const why = reason || (left ? 'it was stopped' : 'without a word');
-    const kind = roleNames([role])[0] ?? '';
-    const detail = from === '' ? why : `${why}, ${from}`;
-    return { atMs, type: 'went', kind, name, tenant, detail, seenBy };
-  });
-  const refused = refusals.map(({ where, remote: name, reason, count, firstMs, lastMs }): SeenAt => {
+/** Whom a member refused. */
+export function refusedAt({
+  member: { id: seenBy },
+  value,
+}: Answer<Pick<adminApi.GetHistoryResponse, 'refusals' | 'nowMs'>>): Seen[] {
+  return value.refusals.map(({ where, remote: name, reason, count, firstMs, lastMs: atMs }): Seen => {
     const detail = `at the port for ${where}: ${reason}${count > 1 ? ` (${plural(count, 'time')})` : ''}`;
     // The remote and the time are those of the last one.
     const event = `${seenBy}.${where}.${firstMs.toString(16)}`;
-    return { event, atMs: lastMs, type: 'refused', kind: 'peer', name, tenant: '', detail, seenBy };
+    const agoMs = Math.max(0, value.nowMs - atMs);
+    return { event, atMs, agoMs, type: 'refused', kind: 'peer', name, tenant: '', hub: '', detail, seenBy };
   });
-  return [...joined, ...lost, ...refused, ...events.flatMap((event) => happenedAt(event, seenBy))];
 }
 
 const TYPES = namesOf(adminApi.Event_Type, 'TYPE');
 
-/** An event that a member kept; none if a later version knows more types. */
-function happenedAt(
-  { type: told, role, tenant, id: name, hubId, address, reason, atMs }: adminApi.Event,
-  seenBy: string,
-): SeenAt[] {
-  const type = TYPES[told];
-  if (type === undefined) return [];
-  if (type === 'registry_up' || type === 'registry_down') {
-    const detail = `${type.slice('registry_'.length)}: ${reason}`;
-    return [{ atMs, type: 'registry', kind: 'registry', name: 'registry', tenant, detail, seenBy }];
-  }
-  const [kind = ''] = roleNames([role]);
-  const why = reason === '' ? '' : `: ${reason}`;
-  const from = address === '' ? '' : ` from ${address}`;
-  const detail = kind === 'hub' ? `link from ${seenBy} to ${address}${why}` : `session with ${hubId}${from}${why}`;
-  return [{ atMs, type, kind, name, tenant, detail, seenBy }];
+/** What a member kept. What a later version also keeps is left out. */
+export function happenedAt({ member: { id: seenBy }, value }: Answer<adminApi.ListEventsResponse>): Seen[] {
+  return value.events.flatMap(({ type: told, role, tenant, id: name, hubId: hub, address, reason, atMs }): Seen[] => {
+    const type = TYPES[told];
+    if (type === undefined) return [];
+    const common = { atMs, agoMs: Math.max(0, value.nowMs - atMs), tenant, hub, seenBy };
+    if (type === 'registry_up' || type === 'registry_down') {
+      const detail = `${type.slice('registry_'.length)}: ${reason}`;
+      return [{ ...common, type: 'registry', kind: 'registry', name: 'registry', detail }];
+    }
+    const [kind = ''] = roleNames([role]);
+    const from = address === '' ? '' : ` from ${address}`;
+    const at = address === '' ? '' : `${kind === 'hub' ? 'link to' : 'admin port at'} ${address}`;
+    const detail = [hub === '' ? at : `session with ${hub}${from}`, reason].filter((part) => part !== '').join(': ');
+    return [{ ...common, type, kind, name, detail }];
+  });
 }
 
 /** Returns those of the last hour, the newest last, each once: several members tell of the same. */
 export function eventsOf(seen: readonly Seen[]): EventView[] {
   const last = new Map<string, number>();
   const views: EventView[] = [];
-  for (const { atMs, event: own, ...event } of [...seen].sort((a, b) => b.agoMs - a.agoMs)) {
+  for (const { atMs, event: own, hub, ...event } of [...seen].sort((a, b) => b.agoMs - a.agoMs)) {
     const { agoMs } = event;
     if (!(agoMs <= ISTHMUS.eventsMs)) continue;
-    // One event of an agent is told with its session's hub; a loss, which follows it, with none.
-    const place = /^session with (\S+)/.exec(event.detail)?.[1] ?? '';
-    const same = [event.type, event.kind, event.tenant, event.name];
-    const keys = [...same, place].join(' ');
-    const never = Number.POSITIVE_INFINITY;
-    const told = Math.min(last.get(keys) ?? never, place === '' ? (last.get(same.join(' ')) ?? never) : never);
-    last.set(keys, agoMs);
-    last.set(same.join(' '), agoMs);
+    const key = [event.type, event.kind, event.tenant, event.name, hub].join(' ');
+    const told = last.get(key) ?? Number.POSITIVE_INFINITY;
+    last.set(key, agoMs);
     if (told - agoMs < ISTHMUS.sameEventMs) continue;
     const name = own ?? `${event.name}.${atMs.toString(16)}`;
     views.push({ event: name, at: isoTime(atMs), ...event });

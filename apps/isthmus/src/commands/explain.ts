@@ -32,9 +32,8 @@ export const explain = command({
   }: Call<{ readonly gateway?: string; readonly caller: string }>) {
     const met = await plane();
     const { tenant, gateway, caller } = options;
-    const { answers, unanswered } = await met.askThese(membersWith(met, 'gateway', gateway), (admin, signal) =>
-      admin.explain({ destination, tenant, caller }, { signal }),
-    );
+    const members = membersWith(met, 'gateway', gateway);
+    const { answers, unanswered } = await met.ask('explain', { destination, tenant, caller }, { members });
     const unserved = answers.some(({ value }) => value.sessionId === '' && value.policy?.allowed !== false);
     const away = unserved ? await agentsAway(met, tenant) : [];
     const gateways = answers.map(gatewayView).map((view) => {

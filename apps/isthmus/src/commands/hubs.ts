@@ -26,11 +26,7 @@ export const HUBS: Kind<HubView> = {
   columns: () => COLUMNS,
   async ask(call) {
     const met = await call.plane();
-    const { answers, unanswered } = await met.ask(
-      (admin, signal) => admin.listMembers({}, { signal }),
-      'gateway',
-      'hub',
-    );
+    const { answers, unanswered } = await met.ask('listMembers', {}, { roles: ['gateway', 'hub'] });
     const isCut = ({ links }: HubView) => links.some(({ link }) => link === 'down');
     const items = hubsOf(answers);
     return { items, unanswered, text: hubsText, status: statusOf(items.some(isCut), unanswered) };
@@ -55,7 +51,7 @@ export function hubsOf(answers: readonly Answer<Pick<adminApi.ListMembersRespons
     const { hubs, nowMs: now } = value;
     for (const hub of hubs) {
       const known = found.get(hub.hubId) ?? { hub, now, links: [] };
-      if (member.hubId === hub.hubId) Object.assign(known, { hub, now });
+      if (member.id === hub.hubId) Object.assign(known, { hub, now });
       const link = LINKS[hub.link];
       const reason = link === 'down' && hub.failure && ago(hub.failure.text, hub.failure.atMs, now);
       if (link && link !== 'none' && member.roles.includes('gateway'))
@@ -156,7 +152,7 @@ async function askToDrain(
   member: Member,
   request: { dryRun?: boolean },
 ): Promise<adminApi.DrainResponse> {
-  const { answers, unanswered } = await plane.askThese([member], (admin, signal) => admin.drain(request, { signal }));
+  const { answers, unanswered } = await plane.ask('drain', request, { members: [member] });
   if (answers[0]) return answers[0].value;
   throw new Failure(EXIT.unasked, `${member.id} at ${member.address}: ${unanswered.at(-1)?.reason}`);
 }
@@ -174,11 +170,8 @@ async function drained(plane: Plane, member: Member, waitMs: number, signal: Abo
 /** Returns the callers of tunnels by their dials. A hub does not know them, and gateways do. */
 async function callersOf(plane: Plane, tunnels: readonly adminApi.Tunnel[]): Promise<ReadonlyMap<string, string>> {
   if (tunnels.every(({ caller }) => caller !== '')) return new Map();
-  const { answers } = await plane.ask(
-    async (admin, signal) => (await admin.listTunnels({}, { signal })).tunnels,
-    'gateway',
-  );
-  return new Map(answers.flatMap(({ value }) => value.map(({ dialId, caller }) => [dialId, caller] as const)));
+  const { answers } = await plane.ask('listTunnels', {}, { roles: ['gateway'] });
+  return new Map(answers.flatMap(({ value }) => value.tunnels.map(({ dialId, caller }) => [dialId, caller] as const)));
 }
 
 function dryRunView(

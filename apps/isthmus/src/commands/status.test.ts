@@ -9,7 +9,7 @@ const NOW = Date.parse('2026-05-01T12:00:00Z');
 const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
 
 function member(id: string, ...roles: RoleName[]): Member {
-  return { id, roles, address: `${id}:8095`, hubId: roles.includes('hub') ? id : '', version: '0.1.0', zone: '' };
+  return { id, roles, address: `${id}:8095`, version: '0.1.0', zone: '' };
 }
 
 const status = (roles: adminApi.Role[], more: adminApi.DeepPartial<adminApi.GetStatusResponse> = {}) =>

@@ -33,7 +33,7 @@ export const MEMBERS: Kind<MemberView, More> = {
     const met = await call.plane();
     const asked = await askPlane(met, call.options.tenant, false);
     const { answers } = asked.statuses;
-    const unready = answers.filter(({ value }) => !value.ready).map(({ member }) => member);
+    const unready = answers.filter(({ value }) => !value.ready);
     const view = statusView(asked, await warningsOf(met, unready));
     const { members: items, unanswered, ...more } = view;
     return {

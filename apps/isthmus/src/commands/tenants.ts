@@ -23,11 +23,8 @@ export const TENANTS: Kind<TenantView, Pick<TenantsView, 'configured' | 'problem
   columns: () => COLUMNS,
   async ask(call) {
     const { tenant } = call.options;
-    const { answers, unanswered } = await (await call.plane()).ask(
-      (admin, signal) => admin.listTenants({ tenant }, { signal }),
-      'gateway',
-      'hub',
-    );
+    const whom = { roles: ['gateway', 'hub'] } as const;
+    const { answers, unanswered } = await (await call.plane()).ask('listTenants', { tenant }, whom);
     const configured = answers.some(({ value }) => value.configured);
     const problems = problemViews(answers);
     return {

@@ -15,7 +15,7 @@ const tunnels = ['old', 'middle', 'young'].map((dialId, nth) => {
 async function listed(output: Format, options: ListOptions, names: readonly string[] = []): Promise<string> {
   const terminal = new TestTerminal([]);
   const plane = async () => ({
-    ask: async () => ({ answers: [{ member: { id: 'gw-1' }, value: tunnels }], unanswered: [] }),
+    ask: async () => ({ answers: [{ member: { id: 'gw-1' }, value: { tunnels } }], unanswered: [] }),
   });
   const call = {
     args: [names],

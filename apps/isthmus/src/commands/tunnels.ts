@@ -25,9 +25,7 @@ export const TUNNELS: Kind<TunnelView> = {
   columns: columnsFor,
   async ask(call: Call<Partial<Options>>) {
     const { options } = call;
-    const { answers, unanswered } = await (await call.plane()).ask(
-      async (admin, signal) => (await admin.listTunnels({ tenant: options.tenant }, { signal })).tunnels,
-    );
+    const { answers, unanswered } = await (await call.plane()).ask('listTunnels', { tenant: options.tenant });
     return { items: selected(tunnelsOf(answers), options), unanswered, text: tunnelsText };
   },
 };
@@ -50,10 +48,10 @@ export const tunnels = listCommand(TUNNELS, {
 });
 
 /** Returns each tunnel once, preferably as its gateway reports it, because only the gateway knows the caller. */
-function tunnelsOf(answers: readonly Answer<adminApi.Tunnel[]>[]): TunnelView[] {
+function tunnelsOf(answers: readonly Answer<adminApi.ListTunnelsResponse>[]): TunnelView[] {
   const found = new Map<string, TunnelView>();
   for (const { member, value } of answers) {
-    for (const tunnel of value) {
+    for (const tunnel of value.tunnels) {
       const known = found.get(tunnel.dialId);
       const [role = ''] = roleNames([tunnel.role]);
       const through = [...(known?.through ?? []), { member: member.id, role }];

@@ -27,7 +27,7 @@ export const version = command({
       output.show({ client, members: [] }, () => own);
       throw met;
     }
-    const { answers, unanswered } = await met.ask((admin, signal) => admin.getStatus({}, { signal }));
+    const { answers, unanswered } = await met.ask('getStatus', {});
     const members = answers.map(({ member: { id: member }, value: { roles, version, runtime } }) => {
       return { member, roles: roleNames(roles), version, runtime };
     });

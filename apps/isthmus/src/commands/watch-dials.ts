@@ -78,9 +78,9 @@ export class Following {
       if (!member) return;
       try {
         const request = { ...this.#filter, role: adminApi.Role.ROLE_GATEWAY, recent };
-        for await (const { dial, lost } of this.#plane.client(member).watchDials(request, { signal })) {
-          if (lost > 0) this.#listener.missed(lost);
-          const view = dial && answeredDial(id, dial);
+        for await (const { answer } of this.#plane.lines('watchDials', request, [member], signal)) {
+          if (answer && answer.lost > 0) this.#listener.missed(answer.lost);
+          const view = answer?.dial && answeredDial(id, answer.dial);
           if (view) this.#tell(view);
         }
       } catch {

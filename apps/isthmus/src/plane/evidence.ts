@@ -2,7 +2,7 @@ import { type Evidence, findingsIn, judge, middleOf, type Witness } from '@isthm
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
 import { ago, isoTime } from '../output.ts';
-import { type Answers, byName, type Member, type Unanswered } from './member.ts';
+import { type Answer, type Answers, byName, type Member, type Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';
 
 export async function sessionsOf(
@@ -25,7 +25,7 @@ async function allSessions(
   plane: Plane,
   tenant: string,
 ): Promise<{ sessions: TimedSession[]; unanswered: readonly Unanswered[] }> {
-  const asked = await plane.ask((admin, signal) => admin.listSessions({ tenant }, { signal }), 'hub', 'gateway');
+  const asked = await plane.ask('listSessions', { tenant }, { roles: ['hub', 'gateway'] });
   const found = new Map<string, TimedSession>();
   for (const { sessions, nowMs } of asked.answers.map(({ value }) => value)) {
     for (const session of sessions) {
@@ -82,38 +82,32 @@ const NOTHING: Answers<never> = { answers: [], unanswered: [] };
 
 /** Asks the members of a plane for all that the rules look at. @param configs whether to ask for their flags, too */
 export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
-  const [seen, lists, flags, tenants, { sessions }] = await Promise.all([
-    plane.ask(see),
-    plane.ask((admin, signal) => admin.listMembers({}, { signal })),
-    configs ? plane.ask((admin, signal) => admin.getConfig({}, { signal })) : NOTHING,
+  const began = Date.now();
+  /** What this machine's clock was when each looked at its own, in milliseconds. */
+  const looked = new Map<Member, number>();
+  const heard = (member: Member) => looked.set(member, (began + Date.now()) / 2);
+  const [statuses, lists, flags, tenants, { sessions }] = await Promise.all([
+    plane.ask('getStatus', {}, { heard }),
+    plane.ask('listMembers', {}),
+    configs ? plane.ask('getConfig', {}) : NOTHING,
     // A member of an earlier version does not know the call, and has no tenants.
-    plane.ask((admin, signal) => admin.listTenants({ tenant }, { signal }), 'gateway', 'hub'),
+    plane.ask('listTenants', { tenant }, { roles: ['gateway', 'hub'] }),
     allSessions(plane, tenant),
   ]);
   const of = <T>({ answers }: Answers<T>, { id }: Member) => answers.find(({ member }) => member.id === id)?.value;
   const witness = (member: Member): Witness => {
-    const { status, aheadMs } = of(seen, member) ?? {};
-    const [list, own, config] = [of(lists, member), of(tenants, member), of(flags, member)];
-    const silent = seen.unanswered.find((each) => each.member === member.id)?.reason;
-    return {
-      ...member,
-      aheadMs,
-      silent,
-      version: status?.version ?? '',
-      status,
-      list,
-      tenants: own,
-      config,
-    };
+    const status = of(statuses, member);
+    const aheadMs = status && status.nowMs - (looked.get(member) ?? began);
+    const silent = statuses.unanswered.find((each) => each.member === member.id)?.reason;
+    const said = { status, list: of(lists, member), tenants: of(tenants, member), config: of(flags, member) };
+    return { ...member, aheadMs, silent, version: status?.version ?? '', ...said };
   };
-  const nobody = seen.unanswered.filter(({ member }) => !plane.members.some(({ id }) => id === member));
+  const nobody = statuses.unanswered.filter(({ member }) => !plane.members.some(({ id }) => id === member));
   const members: Witness[] = [
     ...plane.members.map(witness),
     ...nobody.map(({ member: id, address, reason: silent }) => ({ id, address, silent, roles: [], version: '' })),
   ];
   const hubs = new Map(lists.answers.flatMap(({ value }) => value.hubs.map((hub) => [hub.hubId, hub])));
-  const said = seen.answers.map(({ member, value }) => ({ member, value: value.status }));
-  const statuses: Answers<adminApi.GetStatusResponse> = { ...seen, answers: said };
   const clocks = [{ of: 'this machine', aheadMs: 0 }];
   // Most members are right, and this machine may not be.
   const now = Date.now() + middleOf(members.flatMap(({ aheadMs }) => aheadMs ?? []));
@@ -130,23 +124,15 @@ export async function agentsAway(plane: Plane, tenant: string): Promise<string[]
     .map(({ about, detail }) => `${about}: ${detail}`);
 }
 
-/** Asks a member for its status, and how far its clock is ahead, in milliseconds. */
-async function see(admin: adminApi.AdminClient, signal: AbortSignal) {
-  const before = Date.now();
-  const status = await admin.getStatus({}, { signal });
-  return { status, aheadMs: status.nowMs - (before + Date.now()) / 2 };
-}
-
 /** Returns the last different warnings by member id. The reason for a problem is often only there. */
-export async function warningsOf(plane: Plane, members: readonly Member[]): Promise<Map<string, string[]>> {
-  const { answers } = await plane.askThese(members, async (admin, signal) => {
-    const [{ lines }, { nowMs }] = await Promise.all([
-      admin.recentLogs({ level: 'warn', limit: ISTHMUS.warningsRead }, { signal }),
-      admin.getStatus({}, { signal }),
-    ]);
-    return lastDifferent(lines, nowMs);
-  });
-  return new Map(answers.map(({ member, value }) => [member.id, value]));
+export async function warningsOf(
+  plane: Plane,
+  told: readonly Answer<adminApi.GetStatusResponse>[],
+): Promise<Map<string, string[]>> {
+  const now = new Map(told.map(({ member, value }) => [member, value.nowMs]));
+  const request = { level: 'warn', limit: ISTHMUS.warningsRead };
+  const { answers } = await plane.ask('recentLogs', request, { members: [...now.keys()] });
+  return new Map(answers.map(({ member, value }) => [member.id, lastDifferent(value.lines, now.get(member) ?? 0)]));
 }
 
 /** Returns the last different lines, each with its age. */

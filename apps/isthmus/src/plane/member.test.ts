@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import { blindness, type Greeting, membersOf } from './member.ts';
 
-const { GetStatusResponse, ListMembersResponse } = adminApi;
+const { ListMembersResponse } = adminApi;
 const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
 
 const named = (memberId: string, adminAddress: string, host: string, self = false, sinceMs = 0) => {
@@ -13,7 +13,7 @@ const named = (memberId: string, adminAddress: string, host: string, self = fals
 function greeting(address: string, memberId: string, members: ReturnType<typeof named>[], membersError = ''): Greeting {
   return {
     address,
-    status: GetStatusResponse.fromPartial({ memberId, roles: [ROLE_GATEWAY] }),
+    self: { id: memberId, roles: ['gateway'], address: '', version: '', zone: '' },
     list: ListMembersResponse.fromPartial({ members, membersError }),
   };
 }
@@ -27,11 +27,11 @@ describe('the members of a plane', () => {
     ];
     const found = membersOf([greeting('localhost:9000', 'm1', members)]);
     assert.deepEqual(
-      [...found.values()].map(({ id, address, hubId }) => [id, address, hubId]),
+      [...found.values()].map(({ id, address, roles }) => [id, address, roles.join('+')]),
       [
-        ['m1', 'localhost:9000', ''],
-        ['m2', '10.0.0.2:8095', 'm2'],
-        ['m10', '10.0.0.9:8095', 'm10'],
+        ['m1', 'localhost:9000', 'gateway'],
+        ['m2', '10.0.0.2:8095', 'gateway+hub'],
+        ['m10', '10.0.0.9:8095', 'gateway+hub'],
       ],
     );
   });

@@ -1,4 +1,5 @@
 import { adminApi, type EnumName, namesOf } from '@isthmus/proto/admin';
+import type { AskedMember } from '@isthmus/proto/ask';
 
 export type RoleName = EnumName<typeof adminApi.Role, 'ROLE'>;
 
@@ -26,8 +27,6 @@ export interface Member {
   readonly address: string;
   /** Empty until it has reported its roles. */
   readonly roles: readonly RoleName[];
-  /** Empty unless it is a hub. */
-  readonly hubId: string;
   readonly version: string;
   readonly zone: string;
 }
@@ -54,28 +53,27 @@ export interface Answers<T> {
 /** What a member reports about itself and the others at first contact. */
 export interface Greeting {
   readonly address: string;
-  readonly status: adminApi.GetStatusResponse;
+  readonly self: AskedMember;
   readonly list: adminApi.ListMembersResponse;
 }
 
 /** Returns the members that answered, at the address where they did, and the members that they name. */
 export function membersOf(greetings: readonly Greeting[]): Map<string, Member> {
   const members = new Map<string, Member>();
-  for (const { address, status } of greetings) {
-    const id = status.memberId || status.agentId || address;
-    const { version, zone, hubId } = status;
-    if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
+  for (const { address, self } of greetings) {
+    const { id, version, zone } = self;
+    const roles = self.roles as readonly RoleName[];
+    if (!members.has(id)) members.set(id, { id, address, roles, version, zone });
   }
   for (const { memberId: id, adminAddress: address, roles, version, zone } of greetings.flatMap(
     ({ list }) => list.members,
   )) {
     if (members.has(id)) continue;
-    const names = roleNames(roles);
-    members.set(id, { id, address, roles: names, hubId: names.includes('hub') ? id : '', version, zone });
+    members.set(id, { id, address, roles: roleNames(roles), version, zone });
   }
   // While the registry does not answer, links tell of hubs.
   for (const { hubId, zone } of greetings.flatMap(({ list }) => list.hubs))
-    if (!members.has(hubId)) members.set(hubId, { id: hubId, address: '', roles: ['hub'], hubId, version: '', zone });
+    if (!members.has(hubId)) members.set(hubId, { id: hubId, address: '', roles: ['hub'], version: '', zone });
   return new Map([...members].sort(([a], [b]) => byName(a, b)));
 }
 

@@ -1,9 +1,9 @@
-import type { adminApi } from '@isthmus/proto/admin';
+import { adminApi } from '@isthmus/proto/admin';
 import { inWords } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { type CredentialOptions, readCredentials } from '../kubeconfig.ts';
 import { EXIT, Failure, usage } from '../output.ts';
-import { type AdminTls, Asker } from './asker.ts';
+import { type AdminTls, Asker, AskFault, type Question } from './asker.ts';
 import {
   type Answer,
   type Answers,
@@ -52,11 +52,6 @@ export function reasonOf(error: unknown, timeoutMs: number): string {
   return hint === undefined ? told : `${told} (${hint})`;
 }
 
-/** Whether a member finds fault with the request itself. Every other member would, too. */
-export function isInvalid(error: unknown): boolean {
-  return /INVALID_ARGUMENT/.test(String(error));
-}
-
 function isExpired(error: unknown, text: string): boolean {
   const name = (error as Error | undefined)?.name;
   return name === 'AbortError' || name === 'TimeoutError' || /DEADLINE_EXCEEDED|Deadline exceeded/i.test(text);
@@ -71,7 +66,33 @@ interface PlaneOptions {
   readonly signal: AbortSignal;
 }
 
-type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, member: Member) => Promise<T>;
+type Client = adminApi.AdminClient;
+type Method = keyof Client;
+
+/** What a method is asked. */
+type Asked<M extends Method> = Parameters<Client[M]>[0];
+
+/** What a method answers; of a stream, each of its answers. */
+type Said<M extends Method> =
+  ReturnType<Client[M]> extends Promise<infer T> ? T : ReturnType<Client[M]> extends AsyncIterable<infer T> ? T : never;
+
+/** What a member says, or why it says nothing. */
+type Line<M extends Method> = { readonly member: Member } & (
+  | { readonly answer: Said<M>; readonly error?: never }
+  | { readonly answer?: never; readonly error: AskFault }
+);
+
+interface Whom<M extends Method> {
+  /** Default: all, or those with one of the roles. */
+  readonly members?: readonly Member[];
+  readonly roles?: readonly RoleName[];
+  /** How long each may take. Default: `--timeout`. */
+  readonly timeoutMs?: number;
+  /** Stands for the answer of a member that has nothing of that name, or is too old to know the method. */
+  readonly instead?: Said<M>;
+  /** Called when a member has answered. */
+  readonly heard?: (member: Member) => void;
+}
 
 /**
  * The members of a plane, as one of them lists them. That one asks all others, each with a deadline. A member that does not answer is
@@ -115,7 +136,7 @@ export class Plane implements Disposable {
   /** Asks again who is in the plane, at all addresses given at first. The first that answers answers for all. */
   async meet(): Promise<void> {
     const greetings = await Promise.all(this.#askers.map((asker) => this.#greet(asker)));
-    const met = greetings.filter((greeting) => 'status' in greeting);
+    const met = greetings.filter((greeting) => 'list' in greeting);
     const lost = greetings.filter((greeting) => 'reason' in greeting);
     const [first] = met;
     if (!first) throw new Failure(EXIT.unasked, nobody(lost));
@@ -124,39 +145,59 @@ export class Plane implements Disposable {
     this.#lost = [...lost, ...blindness(met)];
   }
 
-  /** Asks all members, or those with one of these roles. */
-  ask<T>(question: Question<T>, ...roles: RoleName[]): Promise<Answers<T>> {
-    const wanted = ({ roles: own }: Member) =>
-      roles.length === 0 || own.length === 0 || own.some((role) => roles.includes(role));
-    return this.askThese(this.members.filter(wanted), question);
-  }
-
-  /** @throws Failure if the request itself is at fault, and nobody took it */
-  async askThese<T>(members: readonly Member[], question: Question<T>): Promise<Answers<T>> {
-    let misused: Failure | undefined;
-    const checked: Question<T> = (...asked) =>
-      question(...asked).catch((error) => {
-        if (isInvalid(error)) misused = usage(this.reason(error));
-        throw error;
-      });
-    const all = await Promise.all(members.map((member) => this.#askOne(member, checked)));
-    const answers = all.filter((answer) => 'value' in answer);
-    if (misused && answers.length === 0) throw misused;
-    const failed = all.filter((answer) => 'reason' in answer);
-    return { answers, unanswered: [...this.#lost, ...failed] };
+  /** Asks members for one answer each. @throws Failure if the request itself is at fault, and nobody took it */
+  async ask<M extends Method>(method: M, message: Asked<M>, whom: Whom<M> = {}): Promise<Answers<Said<M>>> {
+    const { members = this.#with(whom.roles), timeoutMs = this.#options.timeoutMs, instead, heard } = whom;
+    const lines = new Map<Member, Line<M>>();
+    let fault: unknown = new Error('it was not asked');
+    try {
+      for await (const line of this.lines(method, message, members, this.#deadline(timeoutMs), timeoutMs)) {
+        lines.set(line.member, line);
+        heard?.(line.member);
+      }
+    } catch (error) {
+      fault = error;
+    }
+    const answers: Answer<Said<M>>[] = [];
+    const unanswered = [...this.#lost];
+    for (const member of members) {
+      const { answer: value, error = fault } = lines.get(member) ?? {};
+      if (value) answers.push({ member, value });
+      else if (instead && /^(NOT_FOUND|UNIMPLEMENTED)\b/.test(codeOf(error))) answers.push({ member, value: instead });
+      else unanswered.push({ member: member.id, address: member.address, reason: reasonOf(error, timeoutMs) });
+    }
+    // Every member finds the same fault with it.
+    const invalid = [fault, ...[...lines.values()].map(({ error }) => error)].find(
+      (error) => codeOf(error) === 'INVALID_ARGUMENT',
+    );
+    if (invalid && answers.length === 0) throw usage(reasonOf(invalid, timeoutMs));
+    return { answers, unanswered };
   }
 
   /** Asks an agent, through its hub. @returns undefined if it does not answer: it is away, or a Go agent */
-  async askAgent<T>(tenant: string, id: string, question: Question<T>): Promise<T | undefined> {
-    const { timeoutMs } = this.#options;
-    const admin = this.#through.client({ agent: { tenant, id } }, timeoutMs);
-    const member = { id, address: '', roles: ['agent'], hubId: '', version: '', zone: '' } as const;
-    return question(admin, this.#deadline(), member).catch(() => undefined);
+  async askAgent<M extends Method>(tenant: string, id: string, method: M): Promise<Said<M> | undefined> {
+    const first = this.#first(this.#through, method, { agent: { tenant, id } });
+    return (await first.catch(() => undefined))?.answer;
   }
 
-  /** Returns a client for a member's calls that take long, such as streams. */
-  client({ id }: Member): adminApi.AdminClient {
-    return this.#through.client({ member: id }, ISTHMUS.longestCallMs);
+  /** Yields what members say, as it comes, until all have ended. @throws if the one that is asked for all fails */
+  async *lines<M extends Method>(
+    method: M,
+    message: Asked<M>,
+    members: readonly Member[],
+    signal = this.#deadline(),
+    timeoutMs = this.#options.timeoutMs,
+  ): AsyncIterable<Line<M>> {
+    const known = new Map(members.map((member) => [member.id, member]));
+    if (known.size === 0) return;
+    const { name, responseType } = METHODS[method];
+    const most = Math.min(timeoutMs, ISTHMUS.longestCallMs);
+    const question = { method: name, message: jsonOf(message), members: [...known.keys()], timeoutMs: most };
+    for await (const { member: said, answer = {}, error } of this.#through.ask(question, signal)) {
+      const member = known.get(said.id);
+      if (member && error) yield { member, error: new AskFault(error) };
+      else if (member) yield { member, answer: responseType.fromPartial(answer) as Said<M> };
+    }
   }
 
   reason(error: unknown): string {
@@ -167,33 +208,52 @@ export class Plane implements Disposable {
     for (const asker of this.#askers) asker[Symbol.dispose]();
   }
 
-  async #askOne<T>(member: Member, question: Question<T>): Promise<Answer<T> | Unanswered> {
-    const { id, address } = member;
-    const admin = this.#through.client({ member: id }, this.#options.timeoutMs);
-    try {
-      return { member, value: await question(admin, this.#deadline(), member) };
-    } catch (error) {
-      return { member: id, address, reason: this.reason(error) };
-    }
+  #with(roles: readonly RoleName[] = []): readonly Member[] {
+    return this.members.filter(
+      ({ roles: own }) => roles.length === 0 || own.length === 0 || own.some((role) => roles.includes(role)),
+    );
   }
 
   async #greet(asker: Asker): Promise<Greeting | Unanswered> {
-    const signal = this.#deadline();
     const { address } = asker;
     try {
-      const admin = asker.client({}, this.#options.timeoutMs);
-      const [status, list] = await Promise.all([admin.getStatus({}, { signal }), admin.listMembers({}, { signal })]);
-      return { address, status, list };
+      const { member: self, answer: list } = await this.#first(asker, 'listMembers', { members: [] });
+      return { address, self, list };
     } catch (error) {
       return { member: address, address, reason: this.reason(error) };
     }
   }
 
-  /** The member that is asked has its own deadline for each, and needs a moment to say so. */
-  #deadline(): AbortSignal {
-    const { timeoutMs, signal } = this.#options;
-    return AbortSignal.any([AbortSignal.timeout(timeoutMs + ISTHMUS.mergeMs), signal]);
+  /** What one process says. */
+  async #first<M extends Method>(asker: Asker, method: M, whom: Pick<Question, 'members' | 'agent'>) {
+    const { name, responseType } = METHODS[method];
+    const question = { method: name, message: {}, ...whom, timeoutMs: this.#options.timeoutMs };
+    for await (const { member, answer = {}, error } of asker.ask(question, this.#deadline())) {
+      if (error) throw new AskFault(error);
+      return { member, answer: responseType.fromPartial(answer) as Said<M> };
+    }
+    throw new Error('the answer is empty');
   }
+
+  /** The member that is asked has its own deadline for each, and needs a moment to say so. */
+  #deadline(timeoutMs = this.#options.timeoutMs): AbortSignal {
+    return AbortSignal.any([AbortSignal.timeout(timeoutMs + ISTHMUS.mergeMs), this.#options.signal]);
+  }
+}
+
+const METHODS = adminApi.AdminDefinition.methods;
+
+function codeOf(error: unknown): string {
+  return error instanceof AskFault ? error.code : '';
+}
+
+/** In JSON, a message says by the field alone what it is about. */
+function jsonOf(message: object): object {
+  const fields = Object.entries(message).map(([name, value]) => {
+    if (typeof value !== 'object' || value === null) return [name, value];
+    return '$case' in value ? [value.$case, (value as { value?: unknown }).value] : [name, value];
+  });
+  return Object.fromEntries(fields);
 }
 
 function nobody(lost: readonly Unanswered[]): string {
@@ -204,9 +264,9 @@ function nobody(lost: readonly Unanswered[]): string {
 /** Returns the member with that id. @throws Failure that names the known ones */
 export function memberOf(plane: Plane, id: string, role?: RoleName): Member {
   const candidates = plane.members.filter(({ roles }) => role === undefined || roles.includes(role));
-  const found = candidates.find((member) => member.id === id || member.hubId === id || member.address === id);
+  const found = candidates.find((member) => member.id === id || member.address === id);
   if (found) return found;
-  const known = candidates.map((member) => (role === 'hub' && member.hubId) || member.id).join(', ');
+  const known = candidates.map((member) => member.id).join(', ');
   throw usage(
     `there is no ${role ?? 'member'} ${JSON.stringify(id)}; there ${known === '' ? 'is none' : `are ${known}`}`,
   );

@@ -45,6 +45,20 @@ test('a gateway has lost an agent once its last session is gone, until it comes 
   assert.deepEqual(namesOf(recent), []);
 });
 
+test('who is lost is an event too, with where it was last, until it comes back', () => {
+  const { events, directory, recent } = gateway([session('a', 'h1')], [hub('h1'), hub('h2')]);
+  gone(directory, 'a', 'h1');
+  events.emit('peer:close', 'h2', 'h2:8097', 'silent');
+  const told = () => recent.events().map(({ type, role, id, hubId, reason }) => [type, role, id, hubId, reason]);
+  assert.deepEqual(told(), [
+    ['went', 'hub', 'h2', '', 'silent'],
+    ['went', 'agent', 'a', 'h1', 'without a word'],
+    ['went', 'hub', 'h2', '', 'silent'],
+  ]);
+  directory.apply({ kind: 'session', session: session('a', 'h1', 10) });
+  assert.equal(told().length, 2);
+});
+
 test('a session whose record changes is not lost, and one that drained has left', () => {
   const { directory, recent } = gateway([session('a', 'h1')]);
   directory.apply({ kind: 'session', session: session('a', 'h1', 2, true) });

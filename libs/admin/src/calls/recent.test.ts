@@ -9,7 +9,10 @@ import { RecentHistory } from './recent-history.ts';
 
 test('what came, drained and went is listed, the oldest first, with where and why', async () => {
   const events = planeEvents();
-  await using client = await asking({ recent: new Recent(events), history: new RecentHistory(events, 'gateway') });
+  await using client = await asking({
+    recent: new Recent(events, { role: 'gateway', id: 'm' }),
+    history: new RecentHistory(events, 'gateway'),
+  });
   const session = aSession('s');
   events.emit('session:open', session);
   events.emit('session:drain', session);
@@ -24,6 +27,7 @@ test('what came, drained and went is listed, the oldest first, with where and wh
   assert.deepEqual(
     told.map(({ atMs, ...event }) => event),
     [
+      { type: type.TYPE_CAME, ...hub, role: Role.ROLE_GATEWAY, id: 'm', address: '', reason: 'started' },
       { type: type.TYPE_CAME, ...agent },
       { type: type.TYPE_DRAINS, ...agent },
       { type: type.TYPE_WENT, ...agent, reason: 'reset' },

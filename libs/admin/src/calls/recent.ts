@@ -17,7 +17,7 @@ import type { Loss } from './recent-losses.ts';
 export interface SeenEvent {
   readonly type: 'came' | 'drains' | 'went' | 'registry_up' | 'registry_down';
   /** Unset for the registry. */
-  readonly role?: 'agent' | 'hub';
+  readonly role?: 'agent' | 'hub' | 'gateway';
   /** Empty but for agents. */
   readonly tenant: string;
   /** Empty for the registry. */
@@ -139,8 +139,10 @@ export class Recent {
   /** What strangers cause and callers claim takes none of its places: refusals, and the cuts that `isthmus hold` tells. */
   readonly #told = new Ring(ADMIN.told, 1);
 
-  constructor(events: PlaneEvents) {
+  /** @param own whose start is the first event */
+  constructor(events: PlaneEvents, own?: Pick<SeenEvent, 'role' | 'id'>) {
     this.#plane = events;
+    if (own) this.#event({ ...own, type: 'came', tenant: '', hubId: '', address: '', reason: 'started' });
     events.on('session:open', (session) => this.#agent('came', session));
     events.on('session:drain', (session) => this.#agent('drains', session));
     events.on('session:close', (session, reason) => this.#agent('went', session, reason));
@@ -162,9 +164,12 @@ export class Recent {
     events.on('probe', probe).on('refused', refused);
   }
 
-  /** The oldest first. */
+  /** The oldest first, and behind them who has not come back. */
   events(now = Date.now()): SeenEvent[] {
-    return [...this.#seen.of('event')].filter(({ at }) => now - at < ADMIN.historyMs);
+    const lost = [...this.#seen.of('loss')].map(({ remote: address, identifiers: _, left, ...loss }): SeenEvent => {
+      return { ...loss, type: 'went', address, reason: loss.reason || (left ? 'it was stopped' : 'without a word') };
+    });
+    return [...this.#seen.of('event'), ...lost].filter(({ at }) => now - at < ADMIN.historyMs);
   }
 
   /** @param tenant unset: all */

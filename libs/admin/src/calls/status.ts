@@ -65,15 +65,10 @@ function ratesOf(history: AdminBackend['history'], role: Role): adminApi.DialRat
   return WINDOWS.flatMap((slots) => {
     const rate = history.rate?.(slots);
     if (!rate) return [];
-    const perSecond = (number: number) => (number * 1000) / rate.windowMs;
-    return {
-      role: ROLES[role],
-      windowMs: rate.windowMs,
-      dials: rate.dials,
-      failures: rate.failures,
-      dialsPerSecond: perSecond(rate.dials),
-      failuresPerSecond: perSecond(rate.failures),
-    };
+    const { windowMs, dials, failures } = rate;
+    const perSecond = (number: number) => (number * 1000) / windowMs;
+    const rates = { dialsPerSecond: perSecond(dials), failuresPerSecond: perSecond(failures) };
+    return { role: ROLES[role], windowMs, dials, failures, ...rates };
   });
 }
 
