@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { RUNTIME } from './defaults.ts';
 import { type DescriptorSource, Descriptors } from './descriptors.ts';
+
+/** Stops the timers of a test. Deno does not start them again by itself. */
+function stoppedTimers(context: TestContext) {
+  const { timers } = context.mock;
+  timers.enable({ apis: ['setTimeout'] });
+  context.after(() => timers.reset());
+  return timers;
+}
 
 /** A process whose open descriptors the test sets. */
 function process(limit: number): DescriptorSource & { open: number; at: number; counts: number } {
@@ -23,7 +31,7 @@ function process(limit: number): DescriptorSource & { open: number; at: number; 
 }
 
 test('descriptors are scarce when only the reserve is left, and spent when a quarter of it is left', (context) => {
-  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const timers = stoppedTimers(context);
   const source = process(1024);
   const left = new Descriptors(source);
   const states = [0, 960, 961, 1008, 1009, 1024, 960, 0].map((open) => {
@@ -31,7 +39,7 @@ test('descriptors are scarce when only the reserve is left, and spent when a qua
     source.at += 1000;
     // Where plenty were left, this only begins to count.
     void left.scarce;
-    context.mock.timers.tick(RUNTIME.descriptorsLookMs);
+    timers.tick(RUNTIME.descriptorsLookMs);
     return [open, left.scarce, left.spent];
   });
   assert.deepEqual(states, [
@@ -77,7 +85,7 @@ test('descriptors opened between two counts are estimated, and counted again onc
 });
 
 test('many open descriptors take long to count, so they are counted less often', (context) => {
-  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const timers = stoppedTimers(context);
   const source = process(20_000);
   const slow = {
     count() {
@@ -90,7 +98,7 @@ test('many open descriptors take long to count, so they are counted less often',
   const left = new Descriptors(slow);
   for (let ms = 0; ms < 11_000; ms += 100, source.at += 100) {
     assert.equal(left.scarce, false);
-    context.mock.timers.tick(100);
+    timers.tick(100);
   }
   assert.equal(source.counts, 3);
 });
@@ -116,18 +124,18 @@ test('the first count is not put off', () => {
 });
 
 test('while half of them are left, nobody waits for a count', (context) => {
-  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const timers = stoppedTimers(context);
   const source = process(100);
   const left = new Descriptors(source);
   assert.equal(left.scarce, false);
   source.at += 1000;
   source.open = 95;
   for (let times = 0; times < 3; times++) assert.deepEqual([left.scarce, source.counts], [false, 1]);
-  context.mock.timers.tick(RUNTIME.descriptorsLookMs);
+  timers.tick(RUNTIME.descriptorsLookMs);
   assert.deepEqual([left.scarce, source.counts], [true, 2]);
   source.at += 1000;
   source.open = 0;
   assert.equal(left.scarce, false, 'counted at once: few were left');
-  context.mock.timers.tick(RUNTIME.descriptorsLookMs);
+  timers.tick(RUNTIME.descriptorsLookMs);
   assert.equal(source.counts, 3);
 });

@@ -50,9 +50,13 @@ async function tenancyAt(context: TestContext, files: Readonly<Record<string, st
   for (const [name, text] of Object.entries(files)) await write(name, text);
   const { timers } = context.mock;
   timers.enable({ apis: ['setTimeout', 'setInterval', 'Date'], now: Date.now() });
-  context.after(() => timers.reset());
   // A look at the directory ends by setting the timer of the next one.
   const { mock } = context.mock.method(globalThis, 'setTimeout');
+  // In this order: what the second gives back is the first, which would stay for the tests of other files.
+  context.after(() => {
+    mock.restore();
+    timers.reset();
+  });
   let [clock, armed] = [0, 0];
   const closing = new Closing();
   const flags = { 'cipher-suites': [], 'tls-min-version': '', 'token-review-cache-ttl': 30_000 };
