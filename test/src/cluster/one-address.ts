@@ -28,7 +28,7 @@ import { HOLDER, K8S, rolledOut, SERVER } from './recipe.ts';
 import { Session, SILENT_MS } from './session.ts';
 import { ADDRESS } from './settings.ts';
 import { manifestOf, readPod, writePod } from './static-pods.ts';
-import { Worker } from './worker.ts';
+import { WORKER, Worker } from './worker.ts';
 
 const RECIPE = join(K8S, 'recipes/one-address/agents.yaml');
 /** The only address and port that the worker reaches, and what the recipe calls it. */
@@ -152,6 +152,7 @@ async function plane(scope: Scope) {
     ],
     callers: [{ unixSocket: join(SOCKET, 'konnectivity-server.socket'), name: 'kube-apiserver' }],
     apiServer: { names: [API_SERVER], addresses: [`${ADDRESS}:6443`] },
+    claims: { ipv4: [WORKER] },
   });
   await directory.write({ ...globex.file, apiServer: { names: [OTHER], addresses: ['127.0.0.1:6444'] } });
   const flags = { 'redis-url': redis.url, plane: 'cluster', 'tenants-dir': directory.path };
@@ -252,7 +253,7 @@ async function hubsInTurns({ worker, hubs, gateway }: Site, scope: Scope, direct
   const lost = before.filter((id) => !after.has(id));
   assert.deepEqual(lost, [], `${lost.length} of ${before.length} connections of pods are others now`);
   assert.ok(watches.every(({ ended }) => !ended));
-  await apply(JSON.stringify(serviceCalled('late')));
+  await kubectl(['-n', 'default', 'create', 'service', 'clusterip', 'late', '--tcp=80']);
   const resolved = async () => /^10\.197\./.test(await worker.must([process.execPath, '-e', LOOKUP]));
   await until(resolved, { what: 'a new Service in the DNS of the worker', deadline: SILENT_MS });
   return `${turns} kills, ${changes} changes in two watches, ${before.length} connections of pods stayed`;
@@ -262,12 +263,3 @@ async function hubsInTurns({ worker, hubs, gateway }: Site, scope: Scope, direct
 const LOOKUP = `const resolver = new (require('node:dns').Resolver)({ timeout: 2000, tries: 1 });
 resolver.setServers(['${DNS}']);
 resolver.resolve4('late.default.svc.cluster.local', (error, found) => console.log(error?.code ?? found[0]));`;
-
-function serviceCalled(name: string) {
-  return {
-    apiVersion: 'v1',
-    kind: 'Service',
-    metadata: { name, namespace: 'default' },
-    spec: { ports: [{ port: 80 }] },
-  };
-}

@@ -60,6 +60,9 @@ test('one-address: all files name the same names, addresses and ports', { skip: 
   assert.ok(!server?.serverNames.includes(name), 'a name leads to hubs or to the API server');
   assert.ok(apiServer?.addresses.every((each) => parseDestination(each).port === listens.port));
 
+  for (const [kind] of new URLSearchParams(values['agent-identifiers']))
+    assert.ok(kind in (file.file.claims ?? {}), `hubs refuse agents with ${kind}= that claims.${kind} does not cover`);
+
   const { certSANs, extraArgs } = kubeadm.apiServer;
   const endpoint = `${name}:${port}`;
   assert.equal(kubeadm.controlPlaneEndpoint, endpoint);
