@@ -414,7 +414,8 @@ function read(value: Head): ControlMessage | undefined {
 }
 
 /** A hub of an earlier version does not say whether the connection was reset. */
-function readHungUp({ gateway, reset = false }: Head): ControlMessage | undefined {
-  const readable = typeof gateway === 'string' && isHexId(gateway) && typeof reset === 'boolean';
-  return readable ? { type: 'hung-up', gateway, reset } : undefined;
+function readHungUp({ gateway, reset = false, unread = false }: Head): ControlMessage | undefined {
+  const flags = typeof reset === 'boolean' && typeof unread === 'boolean';
+  const readable = typeof gateway === 'string' && isHexId(gateway) && flags;
+  return readable ? { type: 'hung-up', gateway, reset, unread } : undefined;
 }

@@ -197,7 +197,8 @@ test('a link that was reset with nothing unread was reset on the way, and otherw
   busy.client.dial(request(1)).catch(() => {});
   while (busy.hubSocket.bytesWritten === bytesWritten) await new Promise(setImmediate);
   busy.agentSocket.resetAndDestroy();
-  assert.equal((await busy.client.closed).name, 'HungUp');
+  const perhaps = await busy.client.closed;
+  assert.deepEqual([perhaps.name, Reflect.get(perhaps, 'unread')], ['HungUp', true]);
 });
 
 test('a process that heard nothing for long, as we did, has perhaps closed the link itself, and may be alive', {
@@ -219,11 +220,11 @@ test('a link says how a gateway went that did not say goodbye', async () => {
   const reset = await link(dialTcp, { gatewayInstance: gateway });
   await fallsSilent(reset);
   reset.hubSocket.resetAndDestroy();
-  assert.deepEqual(reset.server.lossFor(await reset.server.closed), { gateway, reset: true });
+  assert.deepEqual(reset.server.lossFor(await reset.server.closed), { gateway, reset: true, unread: false });
   const closed = await link(dialTcp, { gatewayInstance: gateway });
   await fallsSilent(closed);
   closed.hubSocket.destroy();
-  assert.deepEqual(closed.server.lossFor(await closed.server.closed), { gateway, reset: false });
+  assert.deepEqual(closed.server.lossFor(await closed.server.closed), { gateway, reset: false, unread: false });
   const polite = await link(dialTcp, { gatewayInstance: gateway });
   await fallsSilent(polite);
   polite.client.close();
@@ -234,7 +235,8 @@ test('a link that was closed stays closed, though what comes after is answered b
   const { client, agentSocket } = await link(dialTcp);
   agentSocket.destroy();
   client.dial(request(1)).catch(() => {});
-  assert.equal((await client.closed).name, 'HungUp');
+  const reason = await client.closed;
+  assert.deepEqual([reason.name, Reflect.get(reason, 'unread')], ['HungUp', false]);
 });
 
 const PATIENT = { ping: { seconds: 300, atRest: false } };
