@@ -257,6 +257,9 @@ class Schedule {
     const clean = outcomes.filter((outcome) => outcome === 'clean').length;
     const [gateway, agent] = this.#parties;
     for (const [party, other] of [this.#parties, [agent, gateway]] as const) {
+      // However the tunnel ended later: by then a user has taken the bytes for all.
+      if (party.sawEnd && !(other.finished && party.read === other.sends))
+        this.#faults.push(`it saw an end after ${party.read} of ${other.sends} bytes`);
       if (party.outcome !== 'clean') continue;
       if (!party.finished || !party.sawEnd) this.#faults.push('it is over, and a party has not ended');
       if (party.read !== other.sends || other.read !== party.sends)
