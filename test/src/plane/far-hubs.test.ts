@@ -126,12 +126,12 @@ test(
     const begin = async (count: number) => {
       for (; count > 0; count--) {
         dials.push(exchange(scope, door, destination));
-        await pause(100);
+        await pause(50);
       }
     };
-    await begin(50);
-    await hubs[0]?.member.kill();
     await begin(150);
+    await hubs[0]?.member.kill();
+    await begin(451);
     const outcomes = await Promise.allSettled(dials);
     const failed = outcomes.flatMap((each) => (each.status === 'rejected' ? [String(each.reason)] : []));
     assert.deepEqual(failed, []);
