@@ -14,7 +14,6 @@ import {
   unlessBundled,
   unlessSlow,
   until,
-  within,
 } from '../harness/index.ts';
 import { listening } from '../rig/child.ts';
 import { doorOf } from '../rig/door.ts';
@@ -33,6 +32,8 @@ type Sizes = Readonly<Record<'server' | 'agent', number>>;
 const LEAST: Sizes = { server: 128 * MIB, agent: 48 * MIB };
 /** What a pair needs for all of it in turn, and for uploads by gRPC beside idle tunnels. */
 const MORE: Sizes = { server: 192 * MIB, agent: 64 * MIB };
+/** What it needs for all of it at once. */
+const ALL: Sizes = { server: 256 * MIB, agent: 128 * MIB };
 
 const DIALS = 4000;
 const DIALS_AT_ONCE = 8;
@@ -45,8 +46,10 @@ const IDLE = 500;
 const SLOW = 20;
 const STANDING_STILL = 10;
 const SLOW_BYTES_PER_MS = 500;
-/** How long all of a row may take, in milliseconds: slower is allowed. */
-const WITHIN = 100_000;
+/** A row may take as long as something moves: slower is allowed. In milliseconds. */
+const STILL_MS = 30_000;
+const LONGEST_MS = 600_000;
+const MOVES_EVERY_MS = 100;
 const LOOK_EVERY_MS = 20;
 
 interface Rig {
@@ -77,11 +80,45 @@ async function rig(scope: Scope, protocol: 'grpc' | 'connect', sizes: Sizes): Pr
 
 type Work = (rig: Rig) => Promise<void>;
 
+/** Waits for a condition for as long as a count moves. */
+async function moving(is: () => boolean | Promise<boolean>, count: () => number, what: () => string): Promise<void> {
+  let [last, at] = [count(), performance.now()];
+  const hopeless = () => {
+    const now = count();
+    if (now !== last) [last, at] = [now, performance.now()];
+    return performance.now() - at > STILL_MS ? 'nothing moves any more' : undefined;
+  };
+  await until(is, { what, hopeless, deadline: LONGEST_MS, every: MOVES_EVERY_MS });
+}
+
+/** Waits for what flows do, for as long as their bytes move. */
+async function moved<T>(flows: readonly Flow[], work: readonly Promise<T>[]): Promise<T[]> {
+  let over = false;
+  const all = Promise.all(work).finally(() => {
+    over = true;
+  });
+  const bytes = () => flows.map((flow) => `${flow.bytes}${flow.corrupt ? ' corrupt' : ''}`);
+  const sum = () => flows.reduce((total, flow) => total + flow.bytes, 0);
+  await Promise.race([
+    all,
+    moving(
+      () => over,
+      sum,
+      () => `bytes of each: ${bytes()}`,
+    ),
+  ]);
+  return await all;
+}
+
 async function dials({ tunnels }: Rig): Promise<void> {
   const workers = Array.from({ length: DIALS_AT_ONCE }, () => new Dialler(tunnels));
   const phase = beginPhase(workers);
-  const over = () => phase.failures > 0 || phase.samples.cycle.length >= DIALS;
-  await until(over, { what: () => `${phase.samples.cycle.length} dials`, deadline: WITHIN });
+  const made = () => phase.samples.cycle.length;
+  await moving(
+    () => phase.failures > 0 || made() >= DIALS,
+    made,
+    () => `${made()} dials`,
+  );
   await stopAll(workers);
   assert.equal(phase.failures, 0, 'dials failed');
 }
@@ -93,21 +130,16 @@ async function downloads(rig: Rig): Promise<void> {
   const flows = (await opened(rig, TRANSFERS)).map((tunnel) => new Flow(tunnel, control.newId()));
   const fetched = flows.map((flow) => flow.fetch(KIB));
   for (const { tunnel } of flows.slice(0, SLOW)) readSlowly(tunnel);
-  const came = () => `bytes of each: ${flows.map(({ bytes, corrupt }) => `${bytes}${corrupt ? ' corrupt' : ''}`)}`;
-  const whole = await within(Promise.all(fetched), { what: came, deadline: WITHIN });
-  assert.ok(
-    whole.every((each) => each),
-    came(),
-  );
+  const whole = await moved(flows, fetched);
+  assert.equal(whole.filter((each) => each).length, TRANSFERS, 'whole downloads');
 }
 
 async function uploads(rig: Rig): Promise<void> {
   const { control } = rig;
   for (const tunnel of await opened(rig, STANDING_STILL)) new Flow(tunnel, control.newId()).upload('stall');
   const flows = (await opened(rig, TRANSFERS)).map((tunnel) => new Flow(tunnel, control.newId()));
-  const left = () => `bytes of each: ${flows.map(({ bytes }) => bytes)}`;
   const sent = flows.map((flow, index) => flow.send(KIB, index < SLOW ? SLOW_BYTES_PER_MS : 0));
-  await within(Promise.all(sent), { what: left, deadline: WITHIN });
+  await moved(flows, sent);
   let arrived: number[] = [];
   const whole = async () => {
     arrived = (await Promise.all(flows.map(({ id }) => control.count(id)))).map(({ bytes, corrupt }) =>
@@ -115,7 +147,15 @@ async function uploads(rig: Rig): Promise<void> {
     );
     return arrived.every((bytes) => bytes === KIB * 1024);
   };
-  await until(whole, { what: () => `bytes of each: ${arrived}`, deadline: WITHIN });
+  const sum = () => arrived.reduce((total, bytes) => total + bytes, 0);
+  await moving(whole, sum, () => `bytes of each: ${arrived}`);
+}
+
+/** Different work at the same time. */
+function atOnce(...works: readonly Work[]): Work {
+  return async (rig) => {
+    await Promise.all(works.map((work) => work(rig)));
+  };
 }
 
 /** Beside tunnels that carry nothing. */
@@ -146,10 +186,12 @@ const ROWS: readonly (readonly ['connect' | 'grpc', string, Work, sizes?: Sizes]
   ['connect', '200 downloads beside 500 idle tunnels', besideIdle(downloads)],
   ['connect', '200 uploads beside 500 idle tunnels', besideIdle(uploads)],
   ['connect', 'all of it in turn beside 500 idle tunnels', besideIdle(dials, downloads, uploads), MORE],
+  ['connect', 'all of it at once beside 500 idle tunnels', besideIdle(atOnce(dials, downloads, uploads)), ALL],
   ['grpc', '4,000 dials, 8 at a time', dials],
   ['grpc', '200 downloads beside 500 idle tunnels', besideIdle(downloads)],
   ['grpc', '200 uploads', uploads],
   ['grpc', '200 uploads beside 500 idle tunnels', besideIdle(uploads), MORE],
+  ['grpc', 'all of it at once beside 500 idle tunnels', besideIdle(atOnce(dials, downloads, uploads)), ALL],
 ];
 
 for (const [protocol, what, work, sizes = LEAST] of ROWS) {
