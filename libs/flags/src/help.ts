@@ -33,7 +33,7 @@ export function flagsMarkdown(): string {
     }
   }
   const sections = [...topics].map(([topic, lines]) => {
-    const list = [...lines].map(([line, letters]) => `- ${letters.join(' ')} ${line}`);
+    const list = [...lines].map(([line, letters]) => `- ${letters.join('')} ${line}`);
     return [`## ${topic}\n`, ...list].join('\n');
   });
   const inert = [...without].map(

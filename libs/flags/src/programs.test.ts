@@ -132,8 +132,8 @@ for (const program of PROGRAMS) {
         assert.ok(hidden || page.split('## Accepted, without effect')[1]?.includes(`\`--${name}\``), name);
         continue;
       }
-      const letters = [...page.matchAll(/^- ([A-Z ]+) `--([\w-]+)`/gm)].flatMap(([, of = '', flag]) =>
-        flag === name ? of.split(' ') : [],
+      const letters = [...page.matchAll(/^- ([A-Z]+) `--([\w-]+)`/gm)].flatMap(([, of = '', flag]) =>
+        flag === name ? [...of] : [],
       );
       assert.equal(letters.includes(`${letter}`), !hidden, name);
     }

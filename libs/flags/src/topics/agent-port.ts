@@ -5,47 +5,33 @@ import { SERVER_PORTS } from './callers.ts';
 
 export const agentListening = topic('Listening: agents', {
   'agent-port': int(8091, 'TCP port for agents.', { port: { bind: 'agent-bind-address', ...SERVER_PORTS } }),
-  'agent-bind-address': string('', 'Address that --agent-port listens on. Empty for all addresses.'),
-  'keepalive-time': duration(
-    3_600_000,
-    'How long an agent may be silent before the server sends it a gRPC keepalive ping.',
-  ),
+  'agent-bind-address': string('', 'Address of --agent-port. Empty for all.'),
+  'keepalive-time': duration(3_600_000, 'How long an agent may be silent before it gets a gRPC keepalive ping.'),
 });
 
 export const clusterTls = topic('TLS: agents', {
   'cluster-cert': string(
     '',
-    'Certificate of --agent-port (PEM, with its chain). Without it, --agent-bind-address must be a loopback address.',
+    'Certificate of --agent-port, with its chain. Without it, --agent-bind-address must be loopback.',
   ),
-  'cluster-key': string('', 'Private key of --cluster-cert (PEM).'),
-  'cluster-ca-cert': string(
-    '',
-    "CA certificates that agents' certificates must chain to (PEM). Set this, or make agents use tokens.",
-  ),
+  'cluster-key': string('', 'Private key of --cluster-cert.'),
+  'cluster-ca-cert': string('', "CA certificates that sign agents' certificates. Set this, or make agents use tokens."),
 });
 
 export const agents = topic('Agents', {
   'agent-namespace': string('', 'Namespace of the service account whose token agents must present.'),
   'agent-service-account': string('', 'Name of that service account.'),
   'authentication-audience': string('', 'Audience that the token must have.'),
-  'max-agent-sessions': int(100, 'Most sessions that one agent may have at this server.', { own: true }),
-  'max-agent-identifiers': int(256, 'Most identifiers that one agent may have (--agent-identifiers).', { own: true }),
+  'max-agent-sessions': int(100, 'Most sessions of one agent here.', { own: true }),
+  'max-agent-identifiers': int(256, 'Most identifiers of one agent.', { own: true }),
   'max-agent-identifier-bytes': int(8192, "Most bytes of one agent's identifiers, as a URL query.", { own: true }),
-  'max-waiting-agents': int(
-    2000,
-    'Most connections to --agent-port that are not authenticated yet. Further ones are rejected.',
-    {
-      own: true,
-    },
-  ),
-  'max-waiting-agents-per-source': int(
-    1000,
-    'Most of those connections from one IPv4 address or one IPv6 /64 network.',
-    { own: true },
-  ),
+  'max-waiting-agents': int(2000, 'Most connections to --agent-port that are not authenticated yet.', {
+    own: true,
+  }),
+  'max-waiting-agents-per-source': int(1000, 'Most of those from one IPv4 address or IPv6 /64.', { own: true }),
   'token-review-cache-ttl': duration(
     30_000,
-    "How long to cache the API server's answer about an agent's token; a rejection at most 10 s. 0 asks each time.",
+    "How long to cache the API server's answer about a token; a rejection 10 s at most. 0 asks each time.",
     { own: true },
   ),
 });

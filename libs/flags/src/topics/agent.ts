@@ -27,24 +27,24 @@ type Warn = (message: string) => void;
 export const serverConnection = topic('Server', {
   'proxy-server-host': names(
     ['127.0.0.1'],
-    'Names or addresses of servers, hubs or load balancers before them, separated by commas. The agent connects to each; within a plane, to --session-count hubs.',
+    'Names or addresses of servers, hubs or load balancers, separated by commas. The agent connects to each; within a plane, to --session-count hubs.',
   ),
   'proxy-server-port': int(8091, "The server's port for agents."),
   'ca-cert': string(
     '',
-    "CA certificates that servers' certificates must chain to (PEM). Without it the agent connects only to a server on loopback, in plain text.",
+    "CA certificates that sign servers' certificates. Without it, only a server on loopback is reached, in plain text.",
   ),
-  'agent-cert': string('', 'Client certificate for servers (PEM, with its chain).'),
-  'agent-key': string('', 'Private key of --agent-cert (PEM).'),
-  'alpn-proto': strings([], 'ALPN names to offer besides the usual ones, for load balancers that route by them.'),
-  'service-account-token-path': string('', 'File with the bearer token for servers. Read again for each connection.'),
+  'agent-cert': string('', 'Client certificate for servers, with its chain.'),
+  'agent-key': string('', 'Private key of --agent-cert.'),
+  'alpn-proto': strings([], 'Further ALPN names to offer, for load balancers.'),
+  'service-account-token-path': string('', 'File with the bearer token for servers, read for each connection.'),
   'keepalive-time': duration(
     3_600_000,
-    "How long a server that speaks only upstream's protocol may be silent before the agent sends it a gRPC keepalive ping.",
+    "How long one of upstream's servers may be silent before it gets a gRPC keepalive ping.",
   ),
   'ping-interval': optionalDuration(
     1000,
-    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.5 times as long, and not before 4.75 s. See docs/EDGE.md.',
+    'How long a link to a hub may be silent before a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.5 times as long, or 4.75 s. See docs/EDGE.md.',
     {
       own: true,
       unset: { text: '1s; up to 10s at rest, if the hub has many agents' },
@@ -62,7 +62,7 @@ export const agentIdentity = topic('Identity', {
   ),
   tenant: string(
     '',
-    'The tenant whose callers this agent serves. It leaves a hub that puts it into another. Empty: the tenant that its credential proves, or default where the hub knows no tenants.',
+    'The tenant whose callers this agent serves. It leaves a hub that puts it into another. Empty: the one of its credential, or default.',
     { own: true },
   ),
   zone: string('', 'Zone of this agent. It prefers hubs in the same zone.', { own: true }),
@@ -71,26 +71,26 @@ export const agentIdentity = topic('Identity', {
 export const synchronisation = topic('Sessions', {
   'session-count': countOrAll(
     2,
-    'How many sessions to hold, each to a different hub of the plane; all means one to every hub. The agent is ready with one.',
+    'Sessions to hold, each to another hub of the plane; all means one to every hub. The agent is ready with one.',
     { own: true },
   ),
-  'sync-interval': duration(1000, 'How often to look for servers that this agent is not connected to yet.'),
+  'sync-interval': duration(1000, 'How often to look for servers that are not connected yet.'),
   'sync-interval-cap': duration(
     10_000,
-    'Longest pause between attempts while a server cannot be reached; 2 s where its host refuses connections and the agent has no session.',
+    'Longest pause between attempts to reach a server; 2 s where it refuses connections and the agent has no session.',
   ),
   'probe-interval': duration(1000, 'How often to check that connections are alive.', {
-    inert: 'the agent notices when a connection closes, and PING finds a silent one',
+    inert: 'PING finds a silent link',
   }),
   'sync-forever': bool(false, 'Keep looking for servers after all are connected.'),
   'rebalance-time': duration(
     30_000,
-    'Sessions move to better hubs at a random moment within this time, or within 5/3 of it if they carry tunnels. 0 moves all at once.',
+    'Sessions move to better hubs at a random moment within this time, or 5/3 of it if they carry tunnels. 0 moves all at once.',
     { own: true },
   ),
   'server-count-source': oneOf(['', 'default', 'max'])(
     'default',
-    'Which count of servers to use: default takes Leases if --count-server-leases is set, else what servers report; max takes the larger.',
+    'Which count of servers to use: default takes Leases if --count-server-leases is set, else what servers report; max the larger.',
   ),
 });
 
@@ -105,14 +105,14 @@ export const agentLeases = topic('Leases', {
 const ANY_PORT = { lowest: 1, highest: 65_535 } as const;
 
 export const agentHealth = topic('Listening: health, metrics and administration', {
-  'health-server-host': string('', 'Address that --health-server-port listens on. Empty for all addresses.'),
+  'health-server-host': string('', 'Address of --health-server-port. Empty for all.'),
   'health-server-port': int(8093, 'TCP port of /healthz, /readyz and /metrics.', {
     port: { bind: 'health-server-host', ...ANY_PORT },
   }),
   ...adminSocket,
   'admin-bind-address': string(
     '127.0.0.1',
-    'Address that --admin-server-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',
+    'Address of --admin-server-port. Empty for all. Beyond loopback, the admin RPC needs --admin-server-cert.',
   ),
   'admin-server-port': int(8094, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
     port: { bind: 'admin-bind-address', ...ANY_PORT },
@@ -122,7 +122,7 @@ export const agentHealth = topic('Listening: health, metrics and administration'
 export const agentDrain = ownTopic('Behaviour', {
   'drain-timeout': optionalDuration(
     0,
-    'How long tunnels may take to end after SIGTERM. Then they are cut, as by a second signal. 0 cuts them at once.',
+    'How long tunnels may take to end after SIGTERM. Then, or at a second signal, they are cut. 0 cuts them at once.',
     {
       unset: { text: 'until the last tunnel has ended; a pod, until its grace period is over' },
     },
@@ -131,10 +131,10 @@ export const agentDrain = ownTopic('Behaviour', {
 
 export const agentQueues = topic('Behaviour', {
   'xfr-channel-size': int(150, 'Packets queued for each connection.', {
-    inert: 'queues are bounded in bytes, and windows grow with the rate at which the reader reads',
+    inert: 'queues are bounded in bytes',
   }),
   'warn-on-channel-limit': bool(false, 'Warn when a queue is full.', {
-    inert: 'data for slow readers is bounded in bytes, and metrics show it',
+    inert: 'queues are bounded in bytes',
   }),
 });
 

@@ -11,11 +11,11 @@ const TOPIC = 'Listening: clients of API servers';
 const addresses = {
   'api-server': strings(
     [],
-    'host:port of each API server, as this program reaches it: a comma list. Without a name, clients reach it through agents alone (--api-server-listen).',
+    'host:port of each API server, as this program reaches it. Without --api-server-name, only agents lead to it (--api-server-listen).',
   ),
   'api-server-proxy-protocol': bool(
     false,
-    "Begin each connection to the API server with a header of the PROXY protocol (v2), with its client's address.",
+    'Begin each connection to the API server with a header of the PROXY protocol (v2).',
   ),
 };
 
@@ -25,14 +25,12 @@ export const apiServerOfGateway = ownTopic(TOPIC, addresses);
 export const apiServer = ownTopic(TOPIC, {
   'api-server-name': strings(
     [],
-    "Names by which clients reach the API server at --agent-port (SNI): a comma list. Such a connection is passed on as it is. With --tenants-dir, a tenant's file says it (apiServer).",
+    "Names by which clients reach the API server at --agent-port (SNI): a comma list. With --tenants-dir, a tenant's file says it (apiServer).",
   ),
   ...addresses,
-  'api-server-port': int(
-    0,
-    'TCP port for clients of API servers alone, on --agent-bind-address. They reach them at --agent-port too. 0 for none.',
-    { port: { bind: 'agent-bind-address', ...SERVER_PORTS, optional: true } },
-  ),
+  'api-server-port': int(0, 'TCP port for clients of API servers alone, beside --agent-port. 0 for none.', {
+    port: { bind: 'agent-bind-address', ...SERVER_PORTS, optional: true },
+  }),
 });
 
 type Flags = Values<typeof apiServer> & {
@@ -99,11 +97,11 @@ const ANY = ['0.0.0.0', '::'];
 export const apiServerOfAgent = ownTopic('Listening: clients of the API server', {
   'api-server-listen': strings(
     [],
-    "ADDRESS:PORT where clients on this node and in its pods reach the tenant's API server, through a hub: the address that API servers advertise, on loopback or an interface of this machine. A comma list. See docs/ONE-ADDRESS.md.",
+    "ADDRESS:PORT where this node and its pods reach the tenant's API server, through a hub: the address that API servers advertise. A comma list. See docs/ONE-ADDRESS.md.",
   ),
   'api-server-allow': strings(
     [],
-    "Networks whose clients may use --api-server-listen, such as the pods': a comma list. This machine itself always may.",
+    "Networks that may use --api-server-listen, such as the pods': a comma list. This machine always may.",
   ),
 });
 

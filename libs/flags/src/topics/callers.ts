@@ -7,41 +7,32 @@ import { readCidr } from '../syntax.ts';
 export const SERVER_PORTS = { lowest: 1024, highest: 49_151 } as const;
 
 export const callerListening = topic('Listening: callers (API servers)', {
-  'uds-name': string(
-    '',
-    "Path of a unix socket to listen on. Its mode is 0660: this process' user and group can open it, and so can dial.",
-  ),
-  'delete-existing-uds-file': bool(
-    true,
-    'Remove a socket that an earlier process left at --uds-name. If another process still listens on it, this program does not start.',
-  ),
+  'uds-name': string('', "Path of a unix socket to listen on, of mode 0660: this process' user and group can dial."),
+  'delete-existing-uds-file': bool(true, 'Remove a socket at --uds-name on which nobody listens any more.'),
   mode: oneOf(['', 'grpc', 'http-connect'])(
     '',
-    'Protocol of callers: grpc or http-connect. If unset, one listener serves both and tells them apart by the first bytes.',
+    'Protocol of callers: grpc or http-connect. If unset, one listener serves both.',
   ),
-  'server-port': int(8090, 'TCP port for callers, with mutual TLS. 0 for none. Can be used together with --uds-name.', {
+  'server-port': int(8090, 'TCP port for callers, with mutual TLS, beside --uds-name. 0 for none.', {
     port: { bind: 'server-bind-address', ...SERVER_PORTS, optional: true },
   }),
-  'server-bind-address': string('', 'Address that --server-port listens on. Empty for all addresses.'),
+  'server-bind-address': string('', 'Address of --server-port. Empty for all.'),
   'frontend-keepalive-time': duration(
     3_600_000,
-    'How long a caller may be silent before the server sends it a gRPC keepalive ping. Values above 1m act as 1m.',
+    'How long a caller may be silent before it gets a gRPC keepalive ping; 1m at most.',
   ),
 });
 
 export const callerTls = topic('TLS: callers', {
-  'server-cert': string('', 'Certificate of --server-port (PEM, with its chain).'),
-  'server-key': string('', 'Private key of --server-cert (PEM).'),
-  'server-ca-cert': string(
-    '',
-    "CA certificates that callers' certificates must chain to (PEM). Required with --server-port.",
-  ),
+  'server-cert': string('', 'Certificate of --server-port, with its chain.'),
+  'server-key': string('', 'Private key of --server-cert.'),
+  'server-ca-cert': string('', "CA certificates that sign callers' certificates. Required with --server-port."),
 });
 
 export const callerTokens = ownTopic('TLS: callers', {
   'caller-token-file': string(
     '',
-    'Tokens that callers may show in Proxy-Authorization at --server-port instead of a client certificate: a file of the lines that isthmus tenants token prints. --server-ca-cert is then optional.',
+    'Tokens that callers may show in Proxy-Authorization instead of a certificate: a file of lines of isthmus tenants token. --server-ca-cert is then optional.',
   ),
 });
 
@@ -109,8 +100,7 @@ function checkSocketPath(path: string, warn: (message: string) => void): void {
 export const proxyProtocol = ownTopic('Listening: behind a load balancer', {
   'proxy-protocol-networks': strings(
     [],
-    "Networks of load balancers that send a header of the PROXY protocol (v1 or v2) to --server-port, --agent-port and tenants' own ports: a comma list such as 10.0.0.0/8. " +
-      'Logs, audit and limits then use the true source. From these networks the header is required, from elsewhere it is refused.',
+    'Networks of load balancers, a comma list. From them, and only from them, connections of callers and agents begin with a header of the PROXY protocol (v1 or v2). Logs, audit and limits use the source in it.',
   ),
 });
 
@@ -135,11 +125,11 @@ export function readNetworks(flag: string, texts: readonly string[]): BlockList 
 export const gateways = ownTopic('Gateways', {
   gateways: strings(
     [],
-    "Where callers connect to the plane's gateways: a comma list, the one to prefer first. /path or unix:/path is a unix socket, host:port is mutual TLS.",
+    'Gateways, the one to prefer first: a comma list of unix sockets (/path or unix:/path) and host:port (mutual TLS).',
   ),
-  'gateway-ca-cert': string('', "CA certificates that gateways' certificates must chain to (PEM)."),
-  'gateway-cert': string('', 'Certificate to show to gateways, as a caller does (PEM, with its chain).'),
-  'gateway-key': string('', 'Private key of --gateway-cert (PEM).'),
+  'gateway-ca-cert': string('', "CA certificates that sign gateways' certificates."),
+  'gateway-cert': string('', 'Certificate to show to gateways, as a caller does, with its chain.'),
+  'gateway-key': string('', 'Private key of --gateway-cert.'),
 });
 
 /** Where a gateway listens for callers. */

@@ -88,7 +88,7 @@ export const about = ownTopic('Help', {
 export const tracing = ownTopic('Traces', {
   'trace-slow': duration(
     1000,
-    'Log each dial that takes longer than this, and export a span of each that does or fails, even if it is not sampled. 0 for neither.',
+    'Log each dial that takes longer than this. Export a span of each that does or fails, sampled or not. 0 for neither.',
   ),
 });
 
@@ -97,11 +97,11 @@ const MIB = 1024 * 1024;
 export const resume = ownTopic('Behaviour', {
   'resume-timeout': duration(
     120_000,
-    'How long a tunnel that lost its way between gateway and agent waits for another. 0 turns this off. See docs/RESUME.md.',
+    'How long a tunnel that lost its way to the agent waits for another. 0 turns this off. See docs/RESUME.md.',
   ),
   'resume-memory': int(
     64,
-    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower. At most a quarter of what a memory limit leaves beyond 32 MiB.',
+    'MiB that all tunnels may keep until the other end has them, beyond 256 KiB each; at most a quarter of what a memory limit leaves beyond 32 MiB. Above it tunnels are slower.',
   ),
 });
 
@@ -121,7 +121,7 @@ export function resumeOptions(flags: Values<typeof resume>): ResumeOptions | und
 export const adminSocket = {
   'admin-uds-name': string(
     '',
-    "Path of a unix socket for the admin RPC, which this process' user and group can open, instead of the TCP port, which any local user can use.",
+    'Path of a unix socket for the admin RPC instead of the TCP port, which any local user can use.',
     { own: true },
   ),
 };
@@ -129,7 +129,7 @@ export const adminSocket = {
 export const kubeconfig = topic('Kubernetes API', {
   kubeconfig: string(
     '',
-    "Path of a kubeconfig file, with a client certificate, token or tokenFile. If empty, the pod's service account is used.",
+    "Path of a kubeconfig with a client certificate, token or tokenFile. Empty: the pod's service account.",
   ),
 });
 

@@ -3,17 +3,17 @@ import { DIRECT_PROHIBITIONS, PROHIBITIONS, type Prohibition } from '@isthmus/tu
 import { FlagError, ownTopic, strings, type Values } from '../flag.ts';
 
 const ENTRY =
-  'An entry is an address, a prefix or a host pattern, with a port or a range of ports if need be: ' +
+  'Entries are addresses, prefixes or host patterns, perhaps with ports: ' +
   '10.0.0.0/8, *.svc.cluster.local:443, [fd00::/8]:30000-32767, *:22 (everywhere).';
 
 export const destinations = ownTopic('Behaviour', {
   'allow-destinations': strings(
     [],
-    `The only destinations that this agent dials, whatever the plane asks: a comma list. ${ENTRY} Empty: all. Its own ports, link-local addresses and clouds' metadata services are refused unless this list has the names ${PROHIBITIONS.join(', ')}.`,
+    `The only destinations that this agent dials: a comma list. ${ENTRY} Empty: all. What ${PROHIBITIONS.join(', ')} name is refused unless this list has the name.`,
   ),
   'deny-destinations': strings(
     [],
-    'Destinations that this agent does not dial, even if --allow-destinations lists them: a comma list. Addresses are checked after the name was resolved.',
+    'Destinations that this agent does not dial, even if --allow-destinations lists them. Addresses are checked after DNS.',
   ),
 });
 
@@ -38,7 +38,7 @@ export function parseDestinations(flags: Values<typeof destinations>): AgentDest
 export const directDials = ownTopic('Behaviour', {
   'direct-destinations': strings(
     [],
-    `Destinations that the gateway dials itself, without an agent: a comma list. ${ENTRY} A name is compared as the caller wrote it. Loopback, its own ports, link-local addresses and clouds' metadata services are refused unless this list has the names ${DIRECT_PROHIBITIONS.join(', ')}. A tenant's file (dial.direct) may choose a part of the list.`,
+    `Destinations that the gateway dials itself, without an agent: a comma list. ${ENTRY} Names are compared as the caller wrote them. What ${DIRECT_PROHIBITIONS.join(', ')} name is refused unless this list has the name. A tenant's file (dial.direct) chooses a part of the list.`,
   ),
 });
 

@@ -10,15 +10,14 @@ import { SERVER_PORTS } from './callers.ts';
 export const membership = ownTopic('Plane', {
   'redis-url': string(
     '',
-    'URL of the registry: redis://[user[:password]@]host[:port][/db], redis+sentinel://[user[:password]@]host[:port],.../primary[/db] ' +
-      '(with ?sentinel-username=name&sentinel-password=word if Sentinels require them), or ' +
-      'redis+cluster://[user[:password]@]host[:port],... Write rediss instead of redis for TLS.',
+    'URL of the registry: redis://[user[:password]@]host[:port][/db], redis+sentinel://...host[:port],.../primary[/db] ' +
+      '(?sentinel-username=name&sentinel-password=word), or redis+cluster://...host[:port],... rediss for TLS.',
     { shown: withoutPasswords },
   ),
-  plane: string('isthmus', 'Name of the plane. Gateways and hubs with the same name and registry form one plane.'),
+  plane: string('isthmus', 'Name of the plane. Gateways and hubs with one name and registry form it.'),
   zone: string(
     '',
-    "Zone of this process. Dials prefer sessions in their own zone; in proxy-server, its own hub's sessions come first.",
+    'Zone of this process. Dials prefer sessions in their own zone; in proxy-server, those of its own hub.',
   ),
 });
 
@@ -29,7 +28,7 @@ export const tenants = ownTopic('Tenants', {
   ),
 });
 
-const REREAD = 'Read again for each connection';
+const REREAD = 'Read for each connection';
 
 export const redisCredentials = ownTopic('Plane', {
   'redis-username-file': string('', `File with the user name for Redis. Overrides the one in --redis-url. ${REREAD}.`),
@@ -39,23 +38,23 @@ export const redisCredentials = ownTopic('Plane', {
 });
 
 export const redisTls = ownTopic('TLS: to Redis', {
-  'redis-ca-cert': string('', "CA certificates that Redis' certificates must chain to (PEM). Empty for the system's."),
-  'redis-cert': string('', 'Client certificate for Redis and its Sentinels (PEM, with its chain).'),
-  'redis-key': string('', 'Private key of --redis-cert (PEM).'),
+  'redis-ca-cert': string('', "CA certificates that sign Redis' certificates. Empty for the system's."),
+  'redis-cert': string('', 'Client certificate for Redis and its Sentinels, with its chain.'),
+  'redis-key': string('', 'Private key of --redis-cert.'),
 });
 
 export const advertising = ownTopic('Plane', {
   'advertise-address': string('', 'host:port where gateways reach --peer-port.'),
   'advertise-agent-address': string(
     '',
-    'host:port where agents reach --agent-port. Leave empty if agents reach all servers through one load balancer.',
+    'host:port where agents reach --agent-port. Empty if one load balancer leads to all servers.',
   ),
 });
 
 export const adminAdvertising = ownTopic('Plane', {
   'advertise-admin-address': string(
     '',
-    "host:port where isthmus reaches --admin-port. Empty: --admin-bind-address, or this machine's name if that is empty.",
+    "host:port where isthmus reaches --admin-port. Empty: --admin-bind-address, or this machine's name.",
   ),
 });
 
@@ -63,13 +62,13 @@ export const peerListening = ownTopic('Listening: gateways', {
   'peer-port': int(8097, 'TCP port for the gateways of the plane.', {
     port: { bind: 'peer-bind-address', ...SERVER_PORTS },
   }),
-  'peer-bind-address': string('', 'Address that --peer-port listens on. Empty for all addresses.'),
+  'peer-bind-address': string('', 'Address of --peer-port. Empty for all.'),
 });
 
 export const peerTls = ownTopic('TLS: between gateways and hubs', {
-  'peer-cert': string('', 'Certificate for connections with other gateways and hubs (PEM, with its chain).'),
-  'peer-key': string('', 'Private key of --peer-cert (PEM).'),
-  'peer-ca-cert': string('', "CA certificates that other gateways' and hubs' certificates must chain to (PEM)."),
+  'peer-cert': string('', 'Certificate for connections with other gateways and hubs, with its chain.'),
+  'peer-key': string('', 'Private key of --peer-cert.'),
+  'peer-ca-cert': string('', "CA certificates that sign other gateways' and hubs' certificates."),
 });
 
 type PlaneFlags = Values<typeof membership>;
@@ -152,7 +151,7 @@ function checkAddress(flag: string, address: string): void {
 export const peerSockets = ownTopic('Plane', {
   'peer-uds-dir': string(
     '',
-    'Directory of unix sockets that link gateways and hubs on one machine without TLS. Who can open a socket in it can dial; who can make files in it can pose as a hub. Other hubs are reached over TLS.',
+    'Directory of unix sockets that link gateways and hubs of one machine without TLS. Who can open one can dial; who can make files there can pose as a hub.',
   ),
 });
 

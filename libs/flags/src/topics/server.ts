@@ -35,36 +35,32 @@ export const gatewayIdentity = topic('Identity', {
 });
 
 export const serverCount = topic('Identity', {
-  'server-count': optionalInt(
-    1,
-    'Number of servers that this server reports to agents, so that they connect to each.',
-    {
-      unset: { text: '1; in a plane, the number of its hubs that accept agents' },
-    },
-  ),
+  'server-count': optionalInt(1, 'Number of servers that agents should connect to.', {
+    unset: { text: '1; in a plane, the number of its hubs that accept agents' },
+  }),
 });
 
 export const serverPorts = topic('Listening: health, metrics and administration', {
   'health-port': int(8092, 'TCP port of /healthz, /readyz and /metrics.', {
     port: { bind: 'health-bind-address', ...SERVER_PORTS },
   }),
-  'health-bind-address': string('', 'Address that --health-port listens on. Empty for all addresses.'),
+  'health-bind-address': string('', 'Address of --health-port. Empty for all.'),
   'admin-port': int(8095, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
     port: { bind: 'admin-bind-address', ...SERVER_PORTS },
   }),
   ...adminSocket,
   'admin-bind-address': string(
     '127.0.0.1',
-    'Address that --admin-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',
+    'Address of --admin-port. Empty for all. Beyond loopback, the admin RPC needs --admin-server-cert.',
   ),
   console: oneOf(['auto', 'on', 'off'])(
     'auto',
-    'Serve the console at /console/ on the admin port: on, off, or auto, which is on for a loopback address or unix socket. Any other address needs --admin-server-cert.',
+    'Serve the console at /console/ on the admin port: on, off, or auto, which is on for loopback and a unix socket.',
     { own: true },
   ),
   'console-trace-url': string(
     '',
-    'Where the console links to the trace of a dial: an http or https URL with {trace_id} in it. Empty for no links.',
+    'Where the console links to the trace of a dial: a URL with {trace_id} in it. Empty for no links.',
     { own: true },
   ),
 });
@@ -75,14 +71,10 @@ export const routing = topic('Behaviour', {
     `How to choose an agent for a dial, tried in order: a comma list of ${STRATEGIES.join(', ')}.`,
   ),
   'backend-dial-timeout': duration(0, 'How long a dial may wait for its answer. 0 means 30s.'),
-  'dial-park-timeout': duration(
-    2000,
-    'How long a dial waits for a session while none can carry it: no agent has one, or their hubs cannot be reached.',
-    { own: true },
-  ),
+  'dial-park-timeout': duration(2000, 'How long a dial waits for a session while none can carry it.', { own: true }),
   'half-closed-timeout': duration(
     300_000,
-    'How long a tunnel by HTTP CONNECT may carry nothing once one side has ended its direction. Then it is cut.',
+    'How long a tunnel by HTTP CONNECT may carry nothing once one side has ended. Then it is cut.',
     { own: true },
   ),
 });
@@ -92,7 +84,7 @@ export function shutdown(initial: number) {
   return topic('Behaviour', {
     'graceful-shutdown-timeout': duration(
       initial,
-      'How long open tunnels may take to finish after SIGTERM. 0 ends them at once, and so does a second signal.',
+      'How long tunnels may take to finish after SIGTERM. 0, or a second signal, ends them at once.',
     ),
   });
 }
@@ -101,23 +93,23 @@ export function shutdown(initial: number) {
 export const drainIdle = ownTopic('Behaviour', {
   'drain-idle-timeout': duration(
     45_000,
-    "While this process drains, it ends (FIN) each tunnel that has carried nothing for so long since its destination's last answer. 0 for none. Less than 31s also ends HTTP/2 connections in use, which send a PING after 30s.",
+    "A drain ends (FIN) each tunnel that has carried nothing for so long since its destination's last answer. 0 for none. Less than 31s also ends HTTP/2 connections in use, which send a PING after 30s.",
   ),
 });
 
 export const shutdownDelay = ownTopic('Behaviour', {
   'shutdown-delay-duration': duration(
     0,
-    'How long to keep accepting callers and agents after SIGTERM, while /readyz fails. --graceful-shutdown-timeout starts afterwards.',
+    'How long to go on accepting after SIGTERM, while /readyz fails. --graceful-shutdown-timeout starts afterwards.',
   ),
 });
 
 export const queues = topic('Behaviour', {
   'xfr-channel-size': int(10, 'Packets queued for each connection.', {
-    inert: 'queues are bounded in bytes, and windows grow with the rate at which the reader reads',
+    inert: 'queues are bounded in bytes',
   }),
   'frontend-write-channel-size': int(10, 'Packets queued for each HTTP CONNECT caller. 0 for none.', {
-    inert: 'a caller that does not read stops only its own tunnel, and what waits for it is bounded in bytes',
+    inert: 'queues are bounded in bytes',
   }),
   'warn-on-channel-limit': bool(true, 'Warn when a queue is full.', {
     inert: 'the metric full_receive_channels always counts full queues',

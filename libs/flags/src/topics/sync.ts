@@ -6,47 +6,44 @@ const FROM = ['cluster-api', 'kamaji'] as const;
 export const tenantsSync = ownTopic('Tenants', {
   'tenants-dir': string(
     '',
-    "Directory to write: that of a gateway or hub beside this program. It is this program's own, and is created if it is missing.",
+    'Directory to write: that of a gateway or hub beside this program, which nobody else writes.',
   ),
   out: string('', 'Directory to write instead of --tenants-dir, if no gateway or hub reads it here.'),
   from: strings(
     [],
-    'Objects that become tenants beside Tenant objects: cluster-api (Cluster, also of k0smotron) and kamaji (TenantControlPlane), if they have the label or annotation isthmus.dev/plane.',
+    'Objects with the label or annotation isthmus.dev/plane that become tenants, beside Tenant objects: cluster-api (Cluster, also of k0smotron), kamaji (TenantControlPlane).',
   ),
-  plane: string(
-    'isthmus',
-    'Name of the plane, in the label isthmus.dev/plane of objects and of the secrets that they name.',
-  ),
+  plane: string('isthmus', 'Name of the plane, in the label isthmus.dev/plane of objects and their secrets.'),
   namespace: string('', 'The only namespace to read. Empty for all.'),
   grace: duration(
     300_000,
-    'How long a tenant stays after its object is deleted. An annotation of the object, isthmus.dev/remove: now, lets it end at once.',
+    'How long a tenant stays after its object is deleted. The annotation isthmus.dev/remove: now ends it at once.',
   ),
   'agent-namespace': string('kube-system', "Namespace of the service account of a cluster's agents, for --from."),
   'agent-service-account': string('konnectivity-agent', 'Name of that service account.'),
   'authentication-audience': string('system:konnectivity-server', 'Audience of its tokens.'),
   'status-namespace': string(
     '',
-    "Namespace of the Lease by which one of several such programs writes the objects' status. Empty: this one writes none.",
+    "Namespace of the Lease by which one of several syncs writes the objects' status. Empty: none is written.",
   ),
   member: string(
     '127.0.0.1:8095',
-    'Admin port of a gateway or hub that says how many agents a tenant has, for the status. A gateway knows those of the whole plane. Empty: nobody is asked.',
+    'Admin port of a gateway that says how many agents a tenant has, for the status; or of a hub, for its own. Empty: nobody is asked.',
   ),
   'member-ca-cert': string(
     '',
-    'CA certificates that the certificate of --member must chain to (PEM); it is for that host, or for isthmus-admin. With it, --member is asked by TLS.',
+    'CA certificates that sign the certificate of --member, which is for its host or isthmus-admin. With it, --member is asked by TLS.',
   ),
-  'member-cert': string('', 'Certificate to show to --member (PEM, with its chain).'),
+  'member-cert': string('', 'Certificate to show to --member, with its chain.'),
   'proxy-url': string(
     '',
-    'Where programs reach the gateways, https://HOST:PORT, for the ClusterProfile of each Tenant that asks for one. The name is that of the tenant, if it has its own. Empty: none is written.',
+    'Where programs reach the gateways, https://HOST:PORT, for the ClusterProfile of each Tenant that asks for one. A name of the tenant replaces HOST. Empty: none is written.',
   ),
   'proxy-ca-cert': string(
     '',
-    'CA certificates of the gateways (PEM), which a ClusterProfile has beside that of the cluster.',
+    'CA certificates of the gateways, which a ClusterProfile has beside that of the cluster.',
   ),
-  'member-key': string('', 'Private key of --member-cert (PEM).'),
+  'member-key': string('', 'Private key of --member-cert.'),
 });
 
 type Flags = Values<typeof tenantsSync>;

@@ -33,10 +33,10 @@ export function checkTlsPolicy(flags: Values<typeof tlsPolicy>, warn: (message: 
 export const adminTls = ownTopic('TLS: admin port', {
   'admin-server-cert': string(
     '',
-    'Certificate of the admin port (PEM, with its chain). If set, every client of that port needs one too, also for /metrics. Else the admin RPC works only on a loopback address.',
+    'Certificate of the admin port, with its chain. With it, every client of that port needs one, also for /metrics. Without it, the admin RPC works only on loopback.',
   ),
-  'admin-server-key': string('', 'Private key of --admin-server-cert (PEM).'),
-  'admin-ca-cert': string('', "CA certificates that operators' certificates must chain to (PEM)."),
+  'admin-server-key': string('', 'Private key of --admin-server-cert.'),
+  'admin-ca-cert': string('', "CA certificates that sign operators' certificates."),
 });
 
 /** Of the admin port: its certificates, or its unix socket. */

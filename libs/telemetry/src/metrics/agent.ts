@@ -57,20 +57,13 @@ export function agentMetrics({ events, tunnels }: ObservedProgram, options: Agen
 }
 
 function coverageMetrics(families: Families, state: () => AgentState): Subscriptions {
-  families.measured(
-    'agent_sessions',
-    'Current number of sessions of this agent to servers, without those that are draining.',
-    () => state().connected,
-  );
+  families.measured('agent_sessions', 'Sessions of this agent, without those that drain.', () => state().connected);
   families.measured(
     'agent_sessions_wanted',
-    'Number of servers to which this agent should have a session: --session-count, or all servers if they do not form a plane.',
+    'Sessions that this agent should have: --session-count, or one to each server that is in no plane.',
     () => state().wanted,
   );
-  const opens = families.counter(
-    'server_link_opens_total',
-    'Links to servers that this agent opened. All but the first to each server are reconnects.',
-  );
+  const opens = families.counter('server_link_opens_total', 'Links to servers that this agent opened.');
   return { 'server:open': () => opens.inc() };
 }
 

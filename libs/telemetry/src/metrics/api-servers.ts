@@ -25,7 +25,7 @@ export function apiServerMetrics(families: Families, tunnels: ObservedProgram['t
   families.tallied(
     'gauge',
     'api_server_connections',
-    "Current number of clients' connections to their API servers that this process has made, by tenant.",
+    "Clients' connections to their API servers that this process has made, by tenant.",
     ['tenant'],
     () => [...sums(counts.keys(), () => 1)].map(([tenant, count]) => [{ tenant }, count] as const),
   );
@@ -45,7 +45,7 @@ export function apiServerMetrics(families: Families, tunnels: ObservedProgram['t
   families.tallied(
     'counter',
     'api_server_failures_total',
-    'Connections of clients that were reset because a limit refused them or no address of their API server answered, by tenant and error name (RFC 9209).',
+    'Connections of clients that were reset by a limit, or because no address of their API server answered, by tenant and error name (RFC 9209).',
     ['tenant', 'error'],
     () =>
       [...counts].flatMap(([tenant, { failures }]) =>

@@ -73,10 +73,7 @@ export function attemptCounts(families: Families): Attempts {
 
 /** Counts a gateway's parked dials. */
 export function parkedMetrics(families: Families): Subscriptions {
-  const parked = families.gauge(
-    'dials_parked',
-    'Current number of dials that wait for a session because there is none to try.',
-  );
+  const parked = families.gauge('dials_parked', 'Dials that wait for a session.');
   const parks = families.counter('dial_parks_total', 'How often dials were parked to wait for a session.');
   return {
     'dial:park'({ trial }) {

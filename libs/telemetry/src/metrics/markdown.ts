@@ -21,14 +21,13 @@ export function programPages(): readonly ProgramPage[] {
   ].map(({ letter, metrics }) => ({ letter, declared: taken(metrics) }));
 }
 
-/** Returns the tables of docs/METRICS.md: a line for each family, and for each set of labels of one that differs among programs. */
+/** Returns the lists of docs/METRICS.md: a line for each family, and for each set of labels of one that differs among programs. */
 export function metricsMarkdown(): string {
-  const lines = new Map<string, { family: Declared; letters: string[] }>();
+  const lines = new Map<string, { family: Declared; letters: string }>();
   for (const { letter, declared } of programPages()) {
     for (const family of declared) {
       const head = headOf(family);
-      const line = lines.get(head) ?? { family, letters: [] };
-      lines.set(head, { ...line, letters: [...line.letters, letter] });
+      lines.set(head, { family, letters: `${lines.get(head)?.letters ?? ''}${letter}` });
     }
   }
   const sorted = [...lines].sort(([, a], [, b]) => (a.family.name < b.family.name ? -1 : 1));
@@ -36,22 +35,16 @@ export function metricsMarkdown(): string {
   const own = sorted.filter(([, { family }]) => !family.name.startsWith(UPSTREAM));
   return [
     '## Ours\n',
-    '| family | type | labels | of | what it is |',
-    '| --- | --- | --- | --- | --- |',
-    ...own.map(
-      ([head, { family, letters }]) => `${head} ${letters.join(' ')} | ${cell(family.help.replace(SHARED, ''))} |`,
-    ),
+    ...own.map(([head, { family, letters }]) => `- ${letters} ${head}: ${text(family.help.replace(SHARED, ''))}`),
     "\n## Upstream's\n",
-    '| family | type | labels | of |',
-    '| --- | --- | --- | --- |',
-    ...upstreams.map(([head, { letters }]) => `${head} ${letters.join(' ')} |`),
+    ...upstreams.map(([head, { letters }]) => `- ${letters} ${head}`),
     '',
   ].join('\n');
 }
 
-/** The first cells of a family's line. */
+/** A family's name, labels and type. */
 export function headOf({ name, type, labels }: Declared): string {
-  return `| \`${name}\` | ${type} | ${labels.map((label) => `\`${label}\``).join(', ')} |`;
+  return `\`${name}${labels.length > 0 ? `{${labels}}` : ''}\` ${type}`;
 }
 
 function taken({ declared, close }: Metrics): readonly Declared[] {
@@ -64,6 +57,6 @@ const UPSTREAM = 'konnectivity_';
 /** What the page's introduction says of all families. */
 const SHARED = / The first [\d,]+ have a line each; the rest share "\(others\)"\.$/;
 
-function cell(text: string): string {
-  return text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
+function text(help: string): string {
+  return help.replaceAll('<', '&lt;');
 }

@@ -49,7 +49,7 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
   const known = new Census();
   families.measured(
     'known_sessions',
-    'Current number of sessions that dials can use. A gateway counts those of all hubs, from its copy of the registry.',
+    'Sessions that dials can use. A gateway counts those of all hubs, from its copy of the registry.',
     () => known.total,
   );
   known.show(families, 'sessions', 'sessions that dials can use', () => (state?.gateway ? [state.gateway.tenant] : []));
@@ -79,46 +79,37 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
 }
 
 function registryMetrics(families: Families, registry: () => PlaneState['registry'] | undefined): Subscriptions {
-  const up = families.gauge(
-    'registry_up',
-    '1 while the registry answers; 0 while it does not, and dials use the sessions already known.',
-  );
+  const up = families.gauge('registry_up', '1 while the registry answers, 0 while it does not.');
   up.set(1);
   const answered = () => registry()?.lastAnswerAt;
   families.measured(
     'registry_age_seconds',
-    'Time since the registry last answered: the copy is at most this old. Absent with a registry in memory.',
+    'Time since the registry last answered: the copy is at most this old.',
     () => {
       const at = answered();
       return at === undefined ? undefined : (performance.now() - at) / 1000;
     },
   );
-  families.measured(
-    'registry_lag_changes',
-    'Changes in the registry that this process had not read at the last answer. Absent with a registry in memory.',
-    () => (answered() === undefined ? undefined : registry()?.behind),
+  families.measured('registry_lag_changes', 'Changes in the registry that this process has not read.', () =>
+    answered() === undefined ? undefined : registry()?.behind,
   );
   return { registry: (state) => up.set(state === 'up' ? 1 : 0) };
 }
 
 function coverageMetrics(families: Families, known: Census, gateway: () => GatewayState | undefined): void {
-  families.measured(
-    'reachable_sessions',
-    'Known sessions whose hub this gateway can reach, by a link or in the same process.',
-    () => {
-      let reachable = 0;
-      for (const [hubId, sessions] of known.hubs()) if (gateway()?.reaches(hubId)) reachable += sessions;
-      return reachable;
-    },
-  );
+  families.measured('reachable_sessions', 'Known sessions whose hub this gateway can reach.', () => {
+    let reachable = 0;
+    for (const [hubId, sessions] of known.hubs()) if (gateway()?.reaches(hubId)) reachable += sessions;
+    return reachable;
+  });
   families.measured(
     'hub_links_wanted',
-    'Hubs to which this gateway should have a link: all hubs of the plane that are not draining, without its own.',
+    'Links to hubs that this gateway should have: to all hubs of the plane that do not drain, but its own.',
     () => gateway()?.links().wanted ?? 0,
   );
   families.measured(
     'hub_links',
-    'Wanted hubs to which this gateway has a link. Links to hubs that drain or have left the plane do not count.',
+    'Links to hubs that this gateway should have, and has.',
     () => gateway()?.links().up ?? 0,
   );
 }

@@ -96,7 +96,7 @@ const BUCKETS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 export function eventLoopDelay(families: Families, now = () => performance.now()): () => void {
   const delays = families.histogram(
     'event_loop_delay_seconds',
-    'Delay of the event loop, sampled every 100 ms. While the event loop is blocked, all tunnels of the process wait.',
+    'Delay of the event loop, sampled every 100 ms. All tunnels of the process wait so long.',
     BUCKETS,
   );
   let due = now() + TELEMETRY.loopSampleMs;
@@ -114,10 +114,7 @@ export function eventLoopDelay(families: Families, now = () => performance.now()
 
 /** Counts the audit records that a process lost. */
 export function auditMetrics(families: Families): Subscriptions {
-  const dropped = families.counter(
-    'audit_dropped_total',
-    'Audit records that were lost: a file or standard output took no more.',
-  );
+  const dropped = families.counter('audit_dropped_total', 'Audit records that were lost.');
   return { 'audit:dropped': (records) => dropped.inc(records) };
 }
 
@@ -130,7 +127,7 @@ export function certificateMetrics(families: Families): Subscriptions {
   );
   const faults = families.gauges(
     'certificate_faults',
-    'Certificate files and CA bundles whose content cannot be used as it is, or not all of it, by where they are used. What was in force before stays; the log and isthmus check say what is wrong.',
+    'Certificate files and CA bundles that cannot be used, or not whole, by where they are used. The log and isthmus check say why.',
     ['where'],
   );
   const faulty = new Map<string, Set<string>>();

@@ -115,16 +115,12 @@ function declare(families: Families, { role, counts, tunnels, agents, state }: K
   families.tallied(
     'counter',
     'tenant_refused_total',
-    'Connections and requests of peers that had proven their tenant, and were refused for what they claimed or asked.',
+    'Connections and requests of peers that were refused after they had proven their tenant.',
     ['tenant'],
     () => [...counts].map(([tenant, { refused }]) => [{ tenant }, refused] as const),
   );
-  families.tallied(
-    'gauge',
-    'tenant_agents',
-    'Current number of agents with sessions that dials can use, by tenant.',
-    ['tenant'],
-    () => [...agents.tenants()].filter(([tenant]) => state.has(tenant)).map(([tenant, count]) => [{ tenant }, count]),
+  families.tallied('gauge', 'tenant_agents', 'Agents with sessions that dials can use, by tenant.', ['tenant'], () =>
+    [...agents.tenants()].filter(([tenant]) => state.has(tenant)).map(([tenant, count]) => [{ tenant }, count]),
   );
   families.tallied(
     'gauge',
@@ -137,10 +133,10 @@ function declare(families: Families, { role, counts, tunnels, agents, state }: K
         ({ tenant, where, validUntil }) => [{ tenant, where }, validUntil / 1000] as const,
       ),
   );
-  families.measured('tenants', 'Current number of tenants in force.', () => state.size);
+  families.measured('tenants', 'Tenants in force.', () => state.size);
   families.measured(
     'tenant_files_bad',
-    'Files of --tenants-dir that are not in force, or not in their newest text. isthmus tenants says why.',
+    'Files of --tenants-dir that are not in force in their newest text. isthmus tenants says why.',
     () => state.badFiles,
   );
 }
@@ -152,7 +148,7 @@ export interface LimitedTenant {
   readonly use: DialUse;
 }
 
-const WHOSE = `Of tenants with a file that have dialled here, ${TELEMETRY.metricNames} at most.`;
+const WHOSE = `Of ${TELEMETRY.metricNames} tenants at most.`;
 
 /** What tenants use of a gateway, against their limits. */
 export function tenantLimitMetrics(families: Families, using: () => Iterable<LimitedTenant>): void {

@@ -33,40 +33,36 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
       ];
     },
   );
-  families.measured(
-    'tunnel_queued_bytes',
-    'Bytes that open tunnels buffer for readers that are slower than their writers. Windows bound the bytes of each tunnel.',
-    () => {
-      let queued = 0;
-      for (const tunnel of tunnels) if (tunnel.role === role) queued += tunnel.queued ?? 0;
-      return queued;
-    },
-  );
+  families.measured('tunnel_queued_bytes', 'Bytes that open tunnels buffer for slow readers.', () => {
+    let queued = 0;
+    for (const tunnel of tunnels) if (tunnel.role === role) queued += tunnel.queued ?? 0;
+    return queued;
+  });
   const refused = families.counters(
     'refused_total',
-    'Connections and requests that were rejected because they were malformed or not allowed, by where.',
+    'Connections and requests that were malformed or not allowed, by where.',
     ['where'],
   );
   const faults = families.counters(
     'faults_total',
-    'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log. Should stay 0.',
+    'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log.',
     ['where'],
   );
   const stalled = families.counters(
     'stalled_tunnels_ended_total',
-    "Tunnels closed because their reader read nothing for 10 s and blocked others: those on a Go peer's packet stream, or of a tenant at its limit bytesQueued.",
+    'Tunnels cut because their reader read nothing for 10 s and blocked others.',
     ['role'],
   );
   stalled.of({ role });
   const idle = families.counters(
     'idle_tunnels_ended_total',
-    'Tunnels that a drain ended in order because they were idle for --drain-idle-timeout: connections that callers kept for their next requests.',
+    'Tunnels that a drain ended because they were idle for --drain-idle-timeout.',
     ['role'],
   );
   idle.of({ role });
   const resets = families.counters(
     'reset_tunnels_total',
-    'Tunnels that one of their ends reset, or that failed at it, by which end. What it had sent may be lost, so the other end gets a reset too, where its protocol has one.',
+    'Tunnels that one of their ends reset, or that failed at it, by which end.',
     ['by'],
   );
   for (const by of ['caller', 'destination']) resets.of({ by });
@@ -132,13 +128,10 @@ export function resumeMetrics(families: Families): Subscriptions {
     ['how'],
   );
   for (const how of WAYS) resumed.of({ how });
-  const detached = families.gauge(
-    'detached_tunnels',
-    'Current number of tunnels that nothing carries: they wait for another way to their agent.',
-  );
+  const detached = families.gauge('detached_tunnels', 'Tunnels that wait for another way to their agent.');
   const pauses = families.histogram(
     'resume_pause_seconds',
-    'How long tunnels paused that were resumed. Tunnels that were moved do not pause.',
+    'How long tunnels paused that were resumed.',
     PAUSE_BUCKETS,
   );
   return {
@@ -165,7 +158,7 @@ function cutsByTenant(families: Families): Map<string, Map<CutBy, number>> {
   families.tallied(
     'counter',
     'tunnels_cut_total',
-    'Tunnels that neither their caller nor their destination ended, by tenant and by what cut them: agent, gateway, hold, path (something between agent and gateway, or what they cannot tell from it), limit, policy, credential or operator. `isthmus hold` counts those of its callers.',
+    'Tunnels that neither end has ended, by tenant and what cut them (docs/RELIABILITY.md).',
     ['tenant', 'by'],
     () => [...tenants].flatMap(([tenant, cuts]) => [...cuts].map(([by, count]) => [{ tenant, by }, count] as const)),
   );
@@ -176,7 +169,7 @@ function cutsByTenant(families: Families): Map<string, Map<CutBy, number>> {
 export function keptMetrics(families: Families, kept: () => number | undefined): void {
   families.measured(
     'resume_kept_bytes',
-    'Bytes that open tunnels have sent and keep until the other end has them, to send them again if a link is lost. Absent with --resume-timeout 0.',
+    'Bytes that open tunnels keep until the other end has them. Absent with --resume-timeout 0.',
     kept,
   );
 }
