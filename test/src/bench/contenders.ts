@@ -6,20 +6,12 @@ import {
   allInOne,
   anpPair,
   type Family,
-  farAgent,
-  farRelay,
-  farWithoutResume,
   floor,
-  goAgent,
   onNode,
   relays,
   type Started,
   splitOverSockets,
   splitTiers,
-  tenants,
-  tenantsApart,
-  traced,
-  withoutResume,
 } from './families.ts';
 import type { Kind, Line } from './lines.ts';
 
@@ -74,19 +66,10 @@ function ownLoad(anp?: AnpBinaries, node?: OtherNode): Contender[] {
     ...through('server', '', () => allInOne),
     ...through('split', 'split-', () => splitTiers),
     ...through('split', 'split-sockets-', () => splitOverSockets),
-    ...Object.entries(TRACED).map(([name, family]) => ({ name, kind: 'traced', protocol: 'connect', family }) as const),
-    { name: 'far-relay', kind: 'far', family: farRelay },
-    ...through('far', 'far-', () => farAgent),
-    ...Object.entries(TENANTS).map(
-      ([name, family]) => ({ name, kind: 'tenants', protocol: 'connect', family }) as const,
-    ),
-    ...Object.entries(RESUMED).map(([name, [kind, family]]) => ({ name, kind, protocol: 'connect', family }) as const),
     ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
     ...floors('floor', 'floor-'),
     ...(node ? through('node', `node${node.version}-`, () => onNode(node.path)) : []),
     ...(node ? floors('node', `node${node.version}-floor-`, node.path) : []),
-    ...(anp ? through('mixed', 'go-agent-', () => goAgent(anp)) : []),
-    ...(anp ? through('mixed', 'go-pair-', (protocol) => anpPair(anp, protocol)) : []),
   ];
   // Each way in has its own plane, as each API server has one: V8 optimises for the one kind of caller that it has seen.
   return all.map((each) => ({ ...each, plane: each.name }));
@@ -102,24 +85,6 @@ function floors(kind: Kind, prefix: string, node?: string) {
   );
 }
 
-/** Traces off; traces on, but no dial sampled; traces on, and all exported. */
-const TRACED = { 'traces-off': traced(), 'traces-unsampled': traced('always_off'), 'traces-all': traced('always_on') };
-
-/** A quiet tenant and one that floods; both as one tenant, between whose callers nobody is fair; and each with a plane of its own. */
-const TENANTS = {
-  'two-tenants': tenants(['quiet', 'flood']),
-  'one-tenant': tenants(['both']),
-  'two-planes': tenantsApart,
-};
-
-/** Tunnels that can be resumed, and tunnels that cannot: on this machine, and over a long way. */
-const RESUMED = {
-  'resume-off': ['resume', withoutResume],
-  'resume-on': ['resume', allInOne],
-  'far-resume-off': ['far-resume', farWithoutResume],
-  'far-resume-on': ['far-resume', farAgent],
-} as const;
-
 const twoRelays = relays(2);
 const threeRelays = relays(3);
 
@@ -134,21 +99,19 @@ export class Planes implements AsyncDisposable {
     this.#destinationPort = destinationPort;
   }
 
-  /** @param agents how many simulated agents replace the real one */
-  async of({ plane, family }: Contender, agents?: number): Promise<Started> {
+  async of({ plane, family }: Contender): Promise<Started> {
     if (!family) return NOTHING;
     let started = this.#running.get(plane);
     if (!started) {
-      started = await (await family(this.#scope, this.#destinationPort, agents))();
-      await started.ready();
+      started = await family(this.#scope, this.#destinationPort);
       this.#running.set(plane, started);
     }
     return started;
   }
 
   /** Whether the processes must do this work once before it is measured, since new code is slow. The call marks the work as done. */
-  isCold({ name, family }: Contender, { work, fresh, agents }: Line): boolean {
-    if (!family || fresh) return agents !== undefined;
+  isCold({ name, family }: Contender, { work, fresh }: Line): boolean {
+    if (!family || fresh) return false;
     // By its name: V8 has compiled for what one load sends, and compiles again for the other.
     const done = `${name} ${work}`;
     const cold = !this.#warm.has(done);
@@ -161,7 +124,7 @@ export class Planes implements AsyncDisposable {
   }
 }
 
-const NOTHING: Started = { groups: {}, ready: async () => {} };
+const NOTHING: Started = { groups: {} };
 
 export function frontOf({ protocol }: Contender, { door, port }: Started): Front {
   if (port !== undefined) return { kind: 'forward', port };

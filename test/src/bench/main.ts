@@ -1,13 +1,14 @@
 // npm run bench: measures what a plane carries and what it costs, compared to relays and to no plane at all, in one run.
 import { execFileSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
+import { aligned } from '../rig/figures.ts';
 import { pathsMissing, runApart } from '../rig/network.ts';
 import { LINES } from './lines.ts';
 import { measureOneAddress } from './one-address.ts';
 import type { PathSettings } from './paths/cases.ts';
 import { type Plan, runAll } from './run.ts';
 import { type Book, busyNow, madeHere, readBook, writeBook } from './store.ts';
-import { asText, comparison, farTable, figureTable, resumeTables, tracingTable, writePage } from './tables.ts';
+import { comparison, figureTable, writePage } from './tables.ts';
 
 const SECONDS = 3;
 /** Long enough to see that a work runs, too short for a figure. */
@@ -76,10 +77,7 @@ function plan(): Plan | undefined {
     short,
     fronts: front,
     ...(short ? SHORT : { windowMs: seconds * 1000, pace: 1 }),
-    // A flood is as large in a short run, and takes minutes on a small machine: name it to run it.
-    lines: LINES.filter(({ name, flood }) =>
-      line.length === 0 ? !(short && flood) : line.some((each) => isMeant(each, name)),
-    ),
+    lines: LINES.filter(({ name }) => line.length === 0 || line.some((each) => isMeant(each, name))),
     ...(planebench !== undefined && { planebench }),
     ...(values.node !== undefined && { node: { path: values.node, version: versionOf(values.node) } }),
     ...(server !== undefined && agent !== undefined && { anp: { server, agent } }),
@@ -114,17 +112,14 @@ async function run(plan: Plan): Promise<void> {
   const { runs, failed } = await runAll(plan, say, ended.signal);
   const book: Book = { made: madeHere(plan.windowMs, plan.rounds, busy), runs };
   if (values.json) writeBook(values.json, book);
-  if (!plan.short) say(`\n${asText(figureTable(book, plan.lines))}\n`);
-  for (const rows of [farTable(book), tracingTable(book), ...resumeTables(book)]) {
-    if (!plan.short && rows.length > 1) say(`${asText(rows)}\n`);
-  }
+  if (!plan.short) say(`\n${aligned(figureTable(book, plan.lines))}\n`);
   say(`${runs.length - failed} passed, ${failed} failed`);
   process.exitCode = failed > 0 || runs.length === 0 ? 1 : 0;
 }
 
 const [before, after] = positionals;
 const wanted = plan();
-if (values.compare && before && after) say(asText(comparison(readBook(before), readBook(after))));
+if (values.compare && before && after) say(aligned(comparison(readBook(before), readBook(after))));
 else if (values.page && before) writePage([readBook(before), ...positionals.slice(1).map(readBook)]);
 else if (values.help || values.compare || values.page || positionals.length > 0 || !wanted) {
   process.stderr.write(USAGE);

@@ -16,7 +16,7 @@ export interface Plan extends Pace, Programs {
   readonly short: boolean;
 }
 
-/** Tunnels and agents of a short run. */
+/** Tunnels of a short run. */
 const FEW = 8;
 
 /** Measures line by line. The contenders of a line take turns, round by round, since a machine's speed varies. */
@@ -62,13 +62,8 @@ function among({ fronts, short, ...programs }: Plan, { on, first, work }: Line, 
 }
 
 function fewer(line: Line): Line {
-  const { agents, conns, first } = line;
-  return {
-    ...line,
-    conns: Math.min(conns, FEW),
-    ...(agents !== undefined && { agents: Math.min(agents, FEW) }),
-    ...(first !== undefined && { first: FEW }),
-  };
+  const { conns, first } = line;
+  return { ...line, conns: Math.min(conns, FEW), ...(first !== undefined && { first: FEW }) };
 }
 
 function told({ title, shows }: Line, { contender, figures, errors }: Run, broken: boolean): string {

@@ -5,8 +5,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { ROOT } from '../harness/index.ts';
 import { median } from '../rig/figures.ts';
 import type { Result } from '../rig/load/messages.ts';
-import { machineMs } from '../rig/processor.ts';
-import type { Line } from './lines.ts';
 
 /** One line on one contender, once. */
 export interface Run extends Result {
@@ -51,6 +49,13 @@ export function madeHere(windowMs: number, rounds: number, busy: number): Made {
 /** How long the processors are watched, in milliseconds. */
 const WATCHED_MS = 1000;
 
+/** Time of all processors so far, and of it what nobody used, in milliseconds. */
+function machineMs() {
+  const times = cpus().map((each) => each.times);
+  const all = times.flatMap((each) => Object.values(each)).reduce((sum, each) => sum + each, 0);
+  return { all, idle: times.reduce((sum, { idle }) => sum + idle, 0) };
+}
+
 /** Returns what part of the processors' time is used now: 0 to 1. Call it while this process does nothing. */
 export async function busyNow(): Promise<number> {
   const before = machineMs();
@@ -88,8 +93,7 @@ export function figureOf({ runs }: Book, line: string, contender: string, figure
   );
 }
 
-/** Returns the contenders of a book, in order of appearance. @param lines only contenders of these lines; default all */
-export function contendersOf({ runs }: Book, lines?: readonly Line[]): string[] {
-  const counts = ({ line }: Run) => !lines || lines.some(({ name }) => name === line);
-  return [...new Set(runs.filter(counts).map(({ contender }) => contender))];
+/** Returns the contenders of a book, in order of appearance. */
+export function contendersOf({ runs }: Book): string[] {
+  return [...new Set(runs.map(({ contender }) => contender))];
 }

@@ -1,25 +1,19 @@
 import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
 import { short } from '../rig/figures.ts';
-import { FAR, LINES, type Line, RESUME, RESUME_FAR, type Shown, STANDARD, TRACING } from './lines.ts';
+import { LINES, type Line, type Shown } from './lines.ts';
 import { type Book, contendersOf, figureOf, type Made } from './store.ts';
 
 export type Row = readonly string[];
-
-/** Contenders whose figures come first, as the bounds of what is possible. */
-const BOUNDS = ['direct', 'relays-2', 'relays-3'];
 
 const FRONTS = ['grpc-uds', 'connect-uds', 'connect-tcp-mtls'];
 const BY_PLANEBENCH = ' (planebench)';
 
 /** Returns a row for each figure of each line, with a column for each contender. */
-export function figureTable(book: Book, lines: readonly Line[] = STANDARD): Row[] {
-  return figuresOf(book, lines, inOrder(contendersOf(book, lines)));
-}
-
-function figuresOf(book: Book, lines: readonly Line[], columns: readonly string[]): Row[] {
+export function figureTable(book: Book, lines: readonly Line[] = LINES): Row[] {
+  const columns = contendersOf(book);
   const rows = lines.flatMap(({ name, title, shows }) =>
     shows.map(({ figure, label }) => {
-      const cells = columns.map((contender) => cell(figureOf(book, name, contender, figure), figure));
+      const cells = columns.map((contender) => cell(figureOf(book, name, contender, figure)));
       return [title, label, ...cells];
     }),
   );
@@ -29,24 +23,21 @@ function figuresOf(book: Book, lines: readonly Line[], columns: readonly string[
 type Pair = readonly [string, string];
 
 /**
- * Returns ratios of our planes' figures to upstream's with the same front: as they are, and on another Node. Each
- * is by planebench if it has loaded both, and a range if several runs have it: a ratio holds only within its run. Lines that may break a plane are
+ * Returns ratios of our planes' figures to upstream's with the same front, also on another Node. Each is by planebench if it has loaded both, and a range if several runs have it: a ratio holds only within its run. Lines that may break a plane are
  * left out: they say themselves whether they did.
  */
 export function upstreamTable(books: readonly Book[]): Row[] {
   const names = [...new Set(books.flatMap((book) => contendersOf(book)))];
-  const nodes = [...new Set(names.flatMap((name) => /^node\d+-(?!floor)/.exec(name)?.[0] ?? []))];
-  const columns = [
-    ...FRONTS.map((front) => [front, `anp-${front}`] as const),
-    ...nodes.flatMap((node) => FRONTS.map((front) => [`${node}${front}`, `anp-${front}`] as const)),
-  ]
-    .map(([own, anp]) => ({
-      head: own,
+  const nodes = ['', ...new Set(names.flatMap((name) => /^node\d+-(?!floor)/.exec(name)?.[0] ?? []))];
+  const columns = nodes
+    .flatMap((node) => FRONTS.map((front) => [`${node}${front}`, `anp-${front}`] as const))
+    .map(([head, anp]) => ({
+      head,
       // Of these, the first that has a figure counts.
-      pairs: [BY_PLANEBENCH, ''].map((by) => [`${own}${by}`, `${anp}${by}`] as const).filter(isIn(names)),
+      pairs: [BY_PLANEBENCH, ''].map((by) => [`${head}${by}`, `${anp}${by}`] as const).filter(isIn(names)),
     }))
     .filter(({ pairs }) => pairs.length > 0);
-  const rows = STANDARD.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
+  const rows = LINES.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
     shows.map((shown) => {
       const cells = columns.map(({ pairs }) => {
         const found = books.flatMap((book) => firstRatio(book, name, shown.figure, pairs));
@@ -78,41 +69,9 @@ function ratio(book: Book, line: string, figure: string, pair: Pair): number | u
   return one === undefined || !other ? undefined : one / other;
 }
 
-/** Returns ratios of planes with traces to one without: 1.000 is no cost at all. */
-export function tracingTable(book: Book): Row[] {
-  return besideTable(book, TRACING, 'traces-off');
-}
-
-/** Returns ratios of planes with a long way in them to that way alone: 1.000 is all that it allows. */
-export function farTable(book: Book): Row[] {
-  return besideTable(book, FAR, 'far-relay');
-}
-
-/** Returns ratios of planes whose tunnels can be resumed to planes whose tunnels cannot. */
-export function resumeTables(book: Book): Row[][] {
-  return [besideTable(book, RESUME, 'resume-off'), besideTable(book, RESUME_FAR, 'far-resume-off')];
-}
-
-/** Returns the figures of one contender, and the ratios of the others to them. */
-function besideTable(book: Book, lines: readonly Line[], bound: string): Row[] {
-  const names = contendersOf(book, lines).filter((name) => name !== bound);
-  const rows = lines.flatMap(({ name: line, title, shows }) =>
-    shows.map(({ figure, label }) => {
-      const own = figureOf(book, line, bound, figure);
-      const cells = names.map((name) => {
-        const value = figureOf(book, line, name, figure);
-        return value === undefined || !own ? '' : (value / own).toFixed(3);
-      });
-      return [title, label, cell(own), ...cells];
-    }),
-  );
-  const head = ['line', 'figure', bound, ...names.map((name) => `${name} / ${bound}`)];
-  return [head, ...rows.filter((row) => row.slice(3).some((each) => each !== ''))];
-}
-
 /** Returns the ratios of the second book's figures to the first's: 1.00 is the same. */
 export function comparison(before: Book, after: Book): Row[] {
-  const columns = inOrder(contendersOf(before)).filter((each) => contendersOf(after).includes(each));
+  const columns = contendersOf(before).filter((each) => contendersOf(after).includes(each));
   const rows = LINES.flatMap((line) => line.shows.flatMap((shown) => compared(before, after, columns, line, shown)));
   return [['line', 'figure', 'contender', 'before', 'after', 'ratio', ''], ...rows];
 }
@@ -134,27 +93,8 @@ function verdict(ratio: number | undefined, { better }: Shown): string {
   return ratio > 1 === (better === 'more') ? 'better' : 'worse';
 }
 
-function cell(value: number | undefined, figure = ''): string {
-  if (value === undefined) return '';
-  return figure === 'recovery_ms' && value < 0 ? 'never' : short(value);
-}
-
-function inOrder(contenders: readonly string[]): string[] {
-  const bounds = BOUNDS.filter((each) => contenders.includes(each));
-  return [...bounds, ...contenders.filter((each) => !BOUNDS.includes(each))];
-}
-
-export function asText(rows: readonly Row[]): string {
-  const [head = []] = rows;
-  const widths = head.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows
-    .map((row) =>
-      row
-        .map((each, column) => each.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+function cell(value: number | undefined): string {
+  return value === undefined ? '' : short(value);
 }
 
 /** Writes the ratios of several runs to ANP's into docs/PERFORMANCE.md, as ranges. */

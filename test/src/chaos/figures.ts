@@ -28,8 +28,6 @@ export interface Figures {
   readonly failed: number;
   /** How many of the failed dials were under way through a gateway that died. */
   readonly inFlight: number;
-  /** Dials that the first gateway refused or turned away, and another gateway took. */
-  readonly byOther: number;
   readonly worst: number;
   readonly cut: number;
   /** Cut tunnels that ran through what was struck. */
@@ -62,7 +60,6 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
     tried: dials.length,
     failed: failed.length,
     inFlight: excused.length,
-    byOther: dials.filter(({ by, first }) => by !== first).length,
     worst: Math.max(0, ...counted.map(({ ms }) => ms)),
     cut: seen.cuts.length,
     carried: taken.length,

@@ -45,13 +45,12 @@ function chosen(names: readonly string[]): readonly Row[] {
   return rows.filter((_, index) => index % parts === part - 1);
 }
 
-function tell({ row, skipped, problems, before, loadCpu, busy, seconds }: Outcome): void {
+function tell({ row, skipped, problems, before, loadCpu, seconds }: Outcome): void {
   if (skipped) {
     say(`skipped ${row.name}: ${skipped}`);
     return;
   }
-  const cores = busy ? `; ${busy.ours.toFixed(2)} cores for all of it, ${busy.machine.toFixed(2)} on the machine` : '';
-  const load = `p99 before ${before.toFixed(1)} ms; ${loadCpu.toFixed(2)} cores for the callers${cores}`;
+  const load = `p99 before ${before.toFixed(1)} ms; ${loadCpu.toFixed(2)} cores for the callers`;
   say(`${problems.length === 0 ? 'ok     ' : 'FAILED '} ${row.name} (${seconds.toFixed(1)} s): ${load}`);
   for (const problem of problems) say(`        ${problem}`);
 }

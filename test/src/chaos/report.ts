@@ -22,27 +22,14 @@ export function table(outcomes: readonly Outcome[], within: boolean): string {
 function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome, within: boolean): string[] {
   const missed = problems.length === 0 ? [] : [inCell(`**limit missed**: ${problems.join('; ')}`)];
   if (!figures) return [row.fault, '', '', '', '', ...(skipped ? [inCell(`not run: ${skipped}`)] : missed)];
-  const {
-    tried,
-    failed,
-    inFlight,
-    byOther,
-    worst,
-    cut,
-    carried,
-    shortCut,
-    callersEnd,
-    destinationsEnd,
-    outlived,
-    pause,
-  } = figures;
+  const { tried, failed, inFlight, worst, cut, carried, shortCut, callersEnd, destinationsEnd, outlived, pause } =
+    figures;
   const measured = [
     ...(callersEnd === undefined ? [] : [`callers see the end within ${time(callersEnd)}`]),
     ...(destinationsEnd === undefined ? [] : [`destinations within ${time(destinationsEnd)}`]),
     ...(outlived > 0 ? [`${outlived} tunnels went on`] : []),
     ...(shortCut > 0 ? [`${shortCut} short tunnels cut after the answer`] : []),
     ...measures.map(shown),
-    ...(byOther > 0 ? [`${byOther} dials by the other gateway`] : []),
   ];
   const besides = [
     ...(within ? measured : []),
@@ -54,7 +41,9 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
   ];
   return [
     row.fault,
-    `${failed} of ${tried}${inFlight > 0 ? ` (${inFlight} under way through the dead gateway)` : ''}`,
+    failed === 0
+      ? '0'
+      : `${failed} of ${tried}${inFlight > 0 ? ` (${inFlight} under way through the dead gateway)` : ''}`,
     time(worst),
     carried === cut ? String(cut) : `${cut} (${carried} through the failed part)`,
     pause === undefined ? '' : time(pause),

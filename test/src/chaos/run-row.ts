@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Scope, until } from '../harness/index.ts';
 import { clock } from '../rig/clock.ts';
 import { quantile } from '../rig/figures.ts';
-import { type ProcessorTime, processorTime } from '../rig/processor.ts';
 import type { Topology } from '../rig/split-plane.ts';
 import { type Figures, judge } from './figures.ts';
 import { type Load, startLoad } from './load/load.ts';
@@ -26,8 +25,6 @@ export interface Outcome {
   readonly normalMs?: number;
   /** Share of one processor, for the callers alone. */
   readonly loadCpu: number;
-  /** Processors in use on average: for all of the row's processes, and for the whole machine. */
-  readonly busy?: ProcessorTime;
   readonly seconds: number;
   /** What does not hold; empty if the row holds. */
   readonly problems: readonly string[];
@@ -75,7 +72,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
   });
   const before = await baseline(load, short ? 2000 : 5000);
 
-  const [from, cpuFrom, timeFrom] = [clock(), load.cpuMs, processorTime()];
+  const [from, cpuFrom] = [clock(), load.cpuMs];
   const told: Told = { strikes: [], measures: [], notes: [] };
   const { strikes, measures, notes } = told;
   const context = { scope, plane, load, targets, short, ...doing(plane, short, told) };
@@ -84,7 +81,6 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     (error: Error) => error.message,
   );
   const normal = await normalAgain(load, plane, short ? undefined : before, clock());
-  const busy = between(timeFrom, processorTime(), clock() - from);
   const loadCpu = (load.cpuMs - cpuFrom) / (clock() - from);
   await load.stop();
 
@@ -100,7 +96,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     ...(normal.ms === undefined ? [`not back to normal within 60 s: ${normal.lacking}`] : []),
   ];
   const normalMs = normal.ms === undefined ? {} : { normalMs: normal.ms };
-  return { figures, measures, notes, before, ...normalMs, loadCpu, busy, problems: all };
+  return { figures, measures, notes, before, ...normalMs, loadCpu, problems: all };
 }
 
 async function whole(plane: Topology): Promise<void> {
@@ -175,8 +171,4 @@ function rejected(signal: AbortSignal, scope: Scope): Promise<never> {
     else signal.addEventListener('abort', end, { once: true });
     scope.defer(() => signal.removeEventListener('abort', end));
   });
-}
-
-function between(from: ProcessorTime, to: ProcessorTime, ms: number): ProcessorTime {
-  return { ours: (to.ours - from.ours) / ms, machine: (to.machine - from.machine) / ms };
 }

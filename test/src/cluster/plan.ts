@@ -2,7 +2,6 @@ import type { Check } from './checks/check.ts';
 import { LEASES } from './checks/leases.ts';
 import { METRICS } from './checks/metrics.ts';
 import { OPERATIONS } from './checks/operations.ts';
-import { THROUGH_THE_PLANE } from './checks/through-the-plane.ts';
 import { TOKENS } from './checks/tokens.ts';
 import { BESIDE_ANP, OF_THE_PLANE, OF_THE_SERVER } from './faults/faults.ts';
 import { AGENTS_BACK_AND_FIRST, SERVER_BACK, SERVER_FIRST, THEN_AGENTS } from './faults/migration.ts';
@@ -20,7 +19,7 @@ export const PLANS: Readonly<Record<WayName, Plan>> = {
   grpc: {
     // The recipe that the cluster came up with.
     async prepare() {},
-    steps: [...OPERATIONS, ...METRICS, ...TOKENS, ...THROUGH_THE_PLANE, ...OF_THE_SERVER, ...BESIDE_ANP],
+    steps: [...OPERATIONS, ...METRICS, ...TOKENS, ...OF_THE_SERVER, ...BESIDE_ANP],
   },
   connect: {
     async prepare({ kubernetes }) {

@@ -24,9 +24,25 @@ export function table(outcomes: readonly Outcome[], before = '', on = today()): 
   const rows = Object.values(WAYS).flatMap((way) => {
     const fresh = outcomes.filter((each) => each.way === way);
     if (fresh.length === 0) return kept.get(way.name) ?? [];
-    return fresh.map((each, index) => tableLine([index === 0 ? `${way.name}, ${on}` : '', ...cells(each)]));
+    return gathered(fresh).map((each, index) => tableLine([index === 0 ? `${way.name}, ${on}` : '', ...cells(each)]));
   });
   return markdownTable(HEAD, rows);
+}
+
+/** What no caller noticed is one row. */
+function gathered(outcomes: readonly Outcome[]): readonly Outcome[] {
+  const unnoticed = outcomes.filter(({ figures: { failed, underWay, long, admissions } }) => {
+    return failed + underWay + long.cut.length + admissions.failed.length + admissions.underWay === 0;
+  });
+  const [first] = unnoticed;
+  if (!first) return outcomes;
+  const calls = unnoticed.reduce((sum, { figures }) => sum + figures.calls, 0);
+  const longest = Math.max(...unnoticed.map(({ figures }) => figures.longest));
+  const fault = unnoticed.map((each) => each.fault).join('; ');
+  return [
+    { ...first, fault, figures: { ...first.figures, calls, longest } },
+    ...outcomes.filter((each) => !unnoticed.includes(each)),
+  ];
 }
 
 /** The rows of a page by their way, which only the first of them names, with the day of its run. */

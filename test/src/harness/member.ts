@@ -28,8 +28,6 @@ export interface MemberOptions {
   readonly healthPort: number;
   readonly place?: Place | undefined;
   readonly env?: Env;
-  /** Whether it starts with `begin`, and not at once. */
-  readonly late?: true;
 }
 
 const HERE: Place = { command: [], host: '127.0.0.1' };
@@ -45,7 +43,7 @@ export class Member {
     this.id = options.id;
     this.#scope = scope;
     this.#options = options;
-    if (!options.late) this.begin();
+    this.begin();
   }
 
   begin(): Program {

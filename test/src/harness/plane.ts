@@ -31,7 +31,6 @@ export interface Back {
 /** Flags, additions to the environment, where it runs, and the command of another program in its place. */
 export interface MemberSettings {
   readonly runs?: Runs;
-  readonly late?: true;
   readonly flags?: Flags;
   readonly env?: Env;
   readonly place?: Place | undefined;

@@ -40,12 +40,9 @@ function connectTo(door: Door, protocol: 'connect' | 'mtls'): { socket: Socket; 
   if (protocol === 'connect') {
     return { socket: connectTcp({ path: door.connect, allowHalfOpen: true }), ready: 'connect' };
   }
-  const { port, serverName: servername = 'localhost', trusting = false } = door.mtls;
+  const { port, serverName: servername = 'localhost' } = door.mtls;
   const tcp = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true });
-  const socket = connectTls({
-    ...{ socket: tcp, servername, secureContext: contextOf(door) },
-    rejectUnauthorized: !trusting,
-  });
+  const socket = connectTls({ socket: tcp, servername, secureContext: contextOf(door) });
   tcp.once('error', (error) => socket.destroy(error));
   return { socket, ready: 'secureConnect' };
 }

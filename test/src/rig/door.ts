@@ -18,8 +18,6 @@ interface Mtls {
   readonly cert: string;
   readonly key: string;
   readonly serverName?: string;
-  /** Whether any certificate will do. */
-  readonly trusting?: boolean;
 }
 
 export function doorOf({ grpc, connect, mtls }: Ways): Door {

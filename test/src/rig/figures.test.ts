@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { derived, median, quantile, short } from './figures.ts';
+import { aligned, derived, median, quantile, short } from './figures.ts';
 
 test('a quantile is a value that was measured', () => {
   const values = Array.from({ length: 100 }, (_, index) => index + 1);
@@ -40,4 +40,12 @@ test('what healthy traffic kept beside stalled tunnels is reported if there was 
   assert.equal(all.dials_kept, 0.95);
   assert.equal(all.ping_kept, 0);
   assert.equal('down_kept' in all, false);
+});
+
+test('rows become aligned text', () => {
+  const rows = [
+    ['a', 'long'],
+    ['bcd', 'x|y'],
+  ];
+  assert.equal(aligned(rows), 'a    long\nbcd  x|y');
 });

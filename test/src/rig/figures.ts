@@ -53,3 +53,16 @@ export function derived(figures: Figures, processes: readonly string[]): Figures
   });
   return { ...figures, ...Object.fromEntries([...sums, ...kept]) };
 }
+
+/** Returns rows as text with columns. */
+export function aligned(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map((row) =>
+      row
+        .map((each, column) => each.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}

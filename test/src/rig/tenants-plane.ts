@@ -1,10 +1,10 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { Authority, type Flags, type Scope, tempDir } from '../harness/index.ts';
 import type { Door } from './door.ts';
-import { type SplitPlane, type SplitPlaneOptions, splitPlane } from './split-plane.ts';
+import { type SplitPlane, splitPlane } from './split-plane.ts';
 
 export interface TenantsPlane extends SplitPlane {
-  /** Where the callers of the tenant that floods dial: the last one. `doors` are the first tenant's. */
+  /** Where the callers of the tenant that floods dial. `doors` are the other one's. */
   readonly floodDoor: Door;
 }
 
@@ -15,28 +15,25 @@ interface Tenant {
   readonly unixSocket: string;
 }
 
-/** Tenants with an agent each, on one gateway, hub and link. */
-export async function tenantsPlane(
-  scope: Scope,
-  names: readonly string[] = ['quiet', 'flood'],
-  { agentFlags, ...options }: SplitPlaneOptions = {},
-): Promise<TenantsPlane> {
+/** A quiet tenant and one that floods, with an agent each, on one gateway, hub and link. */
+export async function tenantsPlane(scope: Scope): Promise<TenantsPlane> {
   const dir = await tempDir(scope);
   const files = `${dir}/tenants`;
   await mkdir(files);
-  const tenants = await Promise.all(names.map((name, index) => tenant(dir, files, name, `agent-${index}`)));
+  const tenants = await Promise.all(
+    ['quiet', 'flood'].map((name, index) => tenant(dir, files, name, `agent-${index}`)),
+  );
   const plane = await splitPlane(scope, {
     hubs: 1,
     gateways: 1,
-    agents: names.length,
+    agents: tenants.length,
     sessionCount: 1,
-    ...options,
-    planeFlags: { 'tenants-dir': files, ...options.planeFlags },
+    planeFlags: { 'tenants-dir': files },
     gatewayFlags: { 'uds-name': undefined },
-    agentFlags: (index) => ({ ...tenants[index]?.agentFlags, ...agentFlags?.(index) }),
+    agentFlags: (index) => tenants[index]?.agentFlags ?? {},
   });
   const [shared] = plane.doors as [Door];
-  const [own, other] = [tenants[0], tenants.at(-1)].map((each) => doorOf(each as Tenant, shared)) as [Door, Door];
+  const [own, other] = tenants.map((each) => doorOf(each, shared)) as [Door, Door];
   return { ...plane, doors: [own], floodDoor: other };
 }
 

@@ -17,33 +17,11 @@ export interface Check {
   readonly timed: boolean;
 }
 
-/** Figures from which others are calculated. Bytes, milliseconds, and counts. */
-export interface Facts {
-  /** Memory of a session at its hub, and at each gateway. */
-  readonly hubBytes?: number;
-  readonly gatewayBytes?: number;
-  /** Memory of a hub and a gateway without agents. */
-  readonly hubBase?: number;
-  readonly gatewayBase?: number;
-  /** Processor time of all hubs until one session is up. */
-  readonly acceptCpu?: number;
-  /** Processor time of gateways and hubs per dial, by the number of agents. */
-  readonly dialCpu?: ReadonlyMap<number, number>;
-  /** Processor time per second and 1,000 sessions at rest, in milliseconds. */
-  readonly hubIdleCpu?: number;
-  /** Memory of Redis for the stream of changes, at most. */
-  readonly redisStreamBytes?: number;
-  /** Time until a starting gateway knows of one session. */
-  readonly snapshotMs?: number;
-  /** Redis: memory per session, and bytes per second while all is at rest. */
-  readonly redisBytes?: number;
-  readonly redisTraffic?: number;
-}
-
 export interface Findings {
   readonly tables: readonly Table[];
   readonly checks: readonly Check[];
-  readonly facts?: Facts;
+  /** Processor time of gateways and hubs a dial, by the number of agents. */
+  readonly dialCpu?: ReadonlyMap<number, number>;
 }
 
 export function check(what: string, holds: boolean, found: string | number): Check {
@@ -56,16 +34,15 @@ export function timedCheck(what: string, holds: boolean, found: string | number)
 }
 
 /** Puts the findings of phases together, in their order. */
-export function merged(all: readonly Findings[]): Required<Findings> {
+export function merged(all: readonly Findings[]): Findings {
   const tables = new Map<string, Table>();
   for (const table of all.flatMap((each) => each.tables)) {
     const rows = [...(tables.get(table.title)?.rows ?? []), ...table.rows];
     tables.set(table.title, { ...table, rows });
   }
-  const dialCpu = new Map(all.flatMap(({ facts }) => [...(facts?.dialCpu ?? [])]));
-  const facts = Object.assign({}, ...all.map((each) => each.facts ?? {}), { dialCpu }) as Facts;
+  const dialCpu = new Map(all.flatMap((each) => [...(each.dialCpu ?? [])]));
   const checks = [...all.flatMap((each) => each.checks), ...costOfDials(dialCpu)];
-  return { tables: [...tables.values()], checks, facts };
+  return { tables: [...tables.values()], checks };
 }
 
 /** A dial may cost this much more with many agents than with few: processors' caches and clocks are part of what is measured. */

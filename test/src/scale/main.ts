@@ -5,18 +5,16 @@ import { check, type Findings } from './findings.ts';
 import { dials } from './phases/dials.ts';
 import { known, memory } from './phases/growth.ts';
 import { death, herd } from './phases/losses.ts';
-import type { Phase, PlanePhase, Sizes } from './phases/phase.ts';
-import { registry } from './phases/registry.ts';
+import type { Phase, Sizes } from './phases/phase.ts';
 import { rest } from './phases/rest.ts';
 import { print, write } from './report.ts';
 import { type Stage, stage } from './stage.ts';
-import { forMore } from './tenants/arithmetic.ts';
 import { tenantsRun } from './tenants/index.ts';
 
-const [few, some, all] = dials as [PlanePhase, PlanePhase, PlanePhase];
+const [few, some, all] = dials as [Phase, Phase, Phase];
 
 /** Ordered so that the fleet only grows for as long as possible. */
-const PHASES: readonly Phase[] = [few, some, herd, known, memory, rest, all, death, registry];
+const PHASES: readonly Phase[] = [few, some, herd, known, memory, rest, all, death];
 
 const AGENTS = 5000;
 const SHORT_AGENTS = 300;
@@ -27,11 +25,10 @@ const SHORT = { firstDials: 500, dialMs: 1500, restMs: 3000, rebalanceMs: 2000 }
 
 /**
  * A whole run for tenants. `dialMs` is how long callers dial, `restMs` how long nobody does: hubs renew what agents know of them once in 20 s.
- * `rounds` is how often each of a tenant's agents comes and goes.
  */
 const TENANTS = 4000;
-const LONG_TENANTS = { dialMs: 20_000, restMs: 20_000, rounds: 10 };
-const SHORT_TENANTS = { dialMs: 2000, restMs: 3000, rounds: 2 };
+const LONG_TENANTS = { dialMs: 20_000, restMs: 20_000 };
+const SHORT_TENANTS = { dialMs: 2000, restMs: 3000 };
 
 const USAGE = `npm run scale [-- OPTIONS]
   --agents N     number of simulated agents (default ${AGENTS})
@@ -116,10 +113,6 @@ class CurrentPlane {
   #spoilt = false;
 
   async run(phase: Phase, sizes: Sizes): Promise<Findings> {
-    if ('alone' in phase) {
-      await this.end();
-      return phase.alone();
-    }
     const agents = phase.agents(sizes);
     if (this.#spoilt || (this.#stage && this.#stage.fleet.size > agents)) await this.end();
     this.#stage ??= await stage(sizes.rebalanceMs);
@@ -155,11 +148,8 @@ async function runPhases(run: Run): Promise<boolean> {
 
 async function runTenants(tenants: number, short: boolean): Promise<boolean> {
   const log = (text: string) => void process.stderr.write(text);
-  const { findings, facts } = await tenantsRun({ tenants, ...(short ? SHORT_TENANTS : LONG_TENANTS) }, log);
-  const more = forMore(facts);
-  if (!short && tenants === TENANTS)
-    write([findings], 'docs/TENANTS.md', `npm run scale -- --tenants ${TENANTS}`, more);
-  else out(`\n${more}\n`);
+  const findings = await tenantsRun({ tenants, ...(short ? SHORT_TENANTS : LONG_TENANTS) }, log);
+  if (!short && tenants === TENANTS) write([findings], 'docs/TENANTS.md', `npm run scale -- --tenants ${TENANTS}`);
   return print([findings], short, out);
 }
 

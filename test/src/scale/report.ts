@@ -1,13 +1,13 @@
 import { cpus, totalmem } from 'node:os';
 import { writtenBy } from '../harness/docs-page.ts';
-import { growth } from './arithmetic.ts';
-import { type Check, type Findings, merged, mib, section, type Table } from './findings.ts';
+import { aligned } from '../rig/figures.ts';
+import { type Check, type Findings, merged, mib, section } from './findings.ts';
 
 /** Prints tables, checks that do not hold, and the closing line. A short run leaves out checks of time. @returns whether all held */
 export function print(all: readonly Findings[], short: boolean, out: (text: string) => void): boolean {
   const { tables, checks: found } = merged(all);
   const checks = found.filter(({ timed }) => !(short && timed));
-  for (const table of tables) out(`\n${table.title}\n${aligned(table)}\n`);
+  for (const { title, columns, rows } of tables) out(`\n${title}\n${aligned([columns, ...rows])}\n`);
   const failed = checks.filter(({ holds }) => !holds);
   for (const { what, found: instead } of failed) out(`\nFAILED ${what}: ${instead}`);
   out(`\n${checks.length - failed.length} passed, ${failed.length} failed\n`);
@@ -17,11 +17,10 @@ export function print(all: readonly Findings[], short: boolean, out: (text: stri
 /**
  * Writes the figures of a whole run into a page of the documentation.
  * @param page its path in the repository
- * @param more what was calculated from them
  */
-export function write(all: readonly Findings[], page = 'docs/LIMITS.md', command = 'npm run scale', more = ''): void {
-  const { tables, checks, facts } = merged(all);
-  const parts = [measuredOn(command), ...tables.map(section), bounds(checks), growth(facts), more];
+export function write(all: readonly Findings[], page = 'docs/LIMITS.md', command = 'npm run scale'): void {
+  const { tables, checks } = merged(all);
+  const parts = [measuredOn(command), ...tables.map(section), bounds(checks)];
   writtenBy('scale', page).write(parts.filter((part) => part !== '').join('\n\n'));
 }
 
@@ -35,11 +34,4 @@ function measuredOn(command: string): string {
 function bounds(checks: readonly Check[]): string {
   const lines = checks.filter(({ holds }) => !holds).map(({ what, found }) => `- ${what}: ${found}`);
   return lines.length === 0 ? '' : ['### What does not hold', '', ...lines].join('\n');
-}
-
-function aligned({ columns, rows }: Table): string {
-  const widths = columns.map((_, index) => Math.max(...[columns, ...rows].map((cells) => cells[index]?.length ?? 0)));
-  const line = (cells: readonly string[]) =>
-    `  ${cells.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ')}`.trimEnd();
-  return [columns, ...rows].map(line).join('\n');
 }

@@ -94,7 +94,7 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
     sessionsPerAgent: SESSIONS_PER_AGENT,
     callers: { gateways: doors, target: await target(scope) },
     base: await settledBytes(members.map(({ program }) => program.pid)),
-    redisBase: await redisUse(redis.port),
+    redisBase: redisUse(redis.port),
     get pids() {
       return members.filter(({ running }) => running).map(({ program }) => program.pid);
     },

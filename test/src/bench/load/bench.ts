@@ -3,15 +3,12 @@ import { quantile } from '../../rig/figures.ts';
 import type { Control, Counted } from '../../rig/load/control.ts';
 import { Flow } from '../../rig/load/flow.ts';
 import type { Settings } from '../../rig/load/messages.ts';
-import { close, oneByte, Tunnels } from '../../rig/load/tunnels.ts';
+import { Tunnels } from '../../rig/load/tunnels.ts';
 import { type Usage, usage } from '../../rig/load/usage.ts';
 import { type Phase, Pinger } from '../../rig/load/workers.ts';
 
 /** How long something runs before it is measured, in milliseconds. */
 const WARM_UP = 400;
-
-/** A plane that has not taken a dial within this time counts as broken, in milliseconds. */
-const RECOVERY_LIMIT = 10_000;
 
 /** One front, one destination, and how hard to drive them. */
 export class Bench {
@@ -59,25 +56,6 @@ export class Bench {
     const counted = up ? await Promise.all(flows.map(({ id }) => this.control.count(id))) : flows.map(readHere);
     return { at, used, counted };
   }
-
-  /** Returns how long it takes until a new dial works, in milliseconds; -1 if none does within ten seconds. */
-  async recovery(): Promise<number> {
-    const start = performance.now();
-    const since = () => performance.now() - start;
-    while (since() < RECOVERY_LIMIT) {
-      try {
-        const tunnel = await this.tunnels.open();
-        await oneByte(tunnel, 'pong');
-        const took = since();
-        await close(tunnel);
-        return took;
-      } catch (error) {
-        this.tunnels.failed('recovery', error);
-        await pause(5);
-      }
-    }
-    return -1;
-  }
 }
 
 export interface Moment {
@@ -98,12 +76,10 @@ export function flowFigures(
   const seconds = (after.at - before.at) / 1000;
   const moved = after.counted.map(({ bytes }, index) => bytes - (before.counted[index]?.bytes ?? 0));
   const gb = moved.reduce((sum, bytes) => sum + bytes, 0) / 1e9;
-  const rates = moved.map((bytes) => bytes / 1e6 / seconds);
   return {
     gb,
     figures: {
       gb_per_s: gb / seconds,
-      ...(rates.length > 0 && { conn_min_mb_per_s: Math.min(...rates), conn_max_mb_per_s: Math.max(...rates) }),
       corrupt: after.counted.filter(({ corrupt }) => corrupt).length,
     },
   };
@@ -113,9 +89,7 @@ export function pingFigures({ samples, seconds, oldest, stuck, failures }: Phase
   const all = samples.ping;
   const some = all.length > 0 && {
     [`${prefix}p50_us`]: quantile(all, 0.5),
-    [`${prefix}p90_us`]: quantile(all, 0.9),
     [`${prefix}p99_us`]: quantile(all, 0.99),
-    [`${prefix}p999_us`]: quantile(all, 0.999),
   };
   return {
     ...some,
@@ -127,15 +101,12 @@ export function pingFigures({ samples, seconds, oldest, stuck, failures }: Phase
 }
 
 export function dialFigures({ samples, seconds, failures, stuck }: Phase, prefix = ''): Record<string, number> {
-  const { dial, 'first byte': first, cycle } = samples;
+  const { dial, 'first byte': first } = samples;
   const some = dial.length > 0 && {
     [`${prefix}dial_p50_us`]: quantile(dial, 0.5),
     [`${prefix}dial_p90_us`]: quantile(dial, 0.9),
     [`${prefix}dial_p99_us`]: quantile(dial, 0.99),
-    [`${prefix}dial_max_us`]: quantile(dial, 1),
-    [`${prefix}first_byte_p50_us`]: quantile(first, 0.5),
     [`${prefix}first_byte_p99_us`]: quantile(first, 0.99),
-    [`${prefix}cycle_p50_us`]: quantile(cycle, 0.5),
   };
   return { ...some, [`${prefix}dials_per_s`]: dial.length / seconds, [`${prefix}dials_failed`]: failures + stuck };
 }

@@ -23,15 +23,6 @@ const LOOK_EVERY = 500;
 /** What was taken in may still grow by this fraction between two checks. */
 const STILL = 0.005;
 
-/** How long busy tunnels run before they are cut, in milliseconds. */
-const BEFORE_CUT = 1000;
-
-/** How long after a cut held memory may take to be released, in milliseconds. */
-const AFTER_CUT = 10_000;
-
-/** What a slow caller reads, in bytes a second. */
-const SLOW = 1024 * 1024;
-
 const HEALTHY_DIALS = 2;
 
 /** Traffic that has nothing to do with the stalled tunnels: a download, an upload, a ping, and new dials all the time. */
@@ -81,7 +72,6 @@ export async function stall(bench: Bench, up: boolean): Promise<Figures> {
   const kernel_tcp_mb = kernelTcpBytes() / 1e6;
   await bench.control.release();
   await closeAll(tunnels);
-  const recovery_ms = await bench.recovery();
   await finish(bench, healthy);
   return {
     ...before,
@@ -90,7 +80,6 @@ export async function stall(bench: Bench, up: boolean): Promise<Figures> {
     stalled: tunnels.length,
     swallowed_mb: swallowed / 1e6,
     kernel_tcp_mb,
-    recovery_ms,
   };
 }
 
@@ -98,30 +87,6 @@ export async function stall(bench: Bench, up: boolean): Promise<Figures> {
 function kernelTcpBytes(): number {
   const [, pages] = /^TCP:.* mem (\d+)$/m.exec(readFileSync('/proc/net/sockstat', 'latin1')) ?? [];
   return Number(pages ?? 0) * 4096;
-}
-
-/** Measures what slow callers do to others, after the way has filled. */
-export async function besideSlow(bench: Bench): Promise<Figures> {
-  const { conns, windowMs, pace } = bench.settings;
-  const healthy = await startHealthy(bench);
-  const tunnels = await bench.tunnels.openMany(conns, { window: STANDING });
-  for (const tunnel of tunnels) {
-    tunnel.write(header('source', bench.control.newId()));
-    readSlowly(tunnel);
-  }
-  await pause((GET_GOING + SETTLE) * pace);
-  const figures = await measure(bench, healthy, windowMs, '');
-  await closeAll(tunnels);
-  await finish(bench, healthy);
-  return figures;
-}
-
-function readSlowly(tunnel: Duplex): void {
-  tunnel.on('data', ({ length }: Buffer) => {
-    tunnel.pause();
-    setTimeout(() => tunnel.resume(), (length / SLOW) * 1000);
-  });
-  tunnel.resume();
 }
 
 function standStill(bench: Bench, tunnel: Duplex, up: boolean): Flow {
@@ -153,16 +118,4 @@ async function swallowedBytes({ control }: Bench, flows: readonly Flow[], up: bo
 
 async function finish(bench: Bench, { down, up, pings, dialling }: Healthy): Promise<void> {
   await Promise.all([stopAll([...pings, ...dialling]), bench.finishFlows([...down, ...up])]);
-}
-
-/** Ends busy downloads all at once, as a dying caller does, and measures when the next dial works. */
-export async function cut(bench: Bench): Promise<Figures> {
-  const { conns, groups, pace } = bench.settings;
-  const before = usage(groups);
-  const flows = await bench.startFlows(conns, false);
-  await pause(BEFORE_CUT * pace);
-  for (const { tunnel } of flows) tunnel.destroy();
-  const recovery_ms = await bench.recovery();
-  await pause(AFTER_CUT * pace);
-  return { cut: flows.length, recovery_ms, ...memoryGrowth(before, usage(groups)) };
 }

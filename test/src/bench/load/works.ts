@@ -6,10 +6,9 @@ import { closeAll, oneByte } from '../../rig/load/tunnels.ts';
 import { cpuPer, differences, usage } from '../../rig/load/usage.ts';
 import { beginPhase, Dialler, type Phase, stopAll } from '../../rig/load/workers.ts';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
-import { fairness } from './fairness.ts';
-import { besideSlow, cut, stall } from './stall.ts';
+import { stall } from './stall.ts';
 
-/** How long idle tunnels are held before processor time is measured, and while it is, in milliseconds. */
+/** How long idle tunnels are held before memory is measured, in milliseconds. */
 const HOLD_IDLE = 1500;
 
 /** How long the first dials of a plane may take altogether, in milliseconds. */
@@ -20,9 +19,6 @@ const FIRST_DIALS = 10;
 
 /** What each of many tunnels fetches. */
 const FILE_KIB = 5 * 1024;
-
-/** Dials at a time after a cut. */
-const DIALS_AFTER_CUT = 8;
 
 /** Each work ends by itself. Rates are in decimal GB, MB and KB, latencies in microseconds. */
 export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>>> = {
@@ -35,12 +31,6 @@ export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>
   idle,
   stall: (bench) => stall(bench, false),
   'stall-up': (bench) => stall(bench, true),
-  slow: besideSlow,
-  fairness,
-  cut: async (bench) => ({
-    ...(await cut(bench)),
-    ...only(await dials(bench, DIALS_AFTER_CUT), 'dials_per_s', 'dials_failed'),
-  }),
 };
 
 /** N tunnels move checked bytes in one direction. Only what arrives counts. */
@@ -121,26 +111,14 @@ async function dialled(phase: Phase, dials: number): Promise<void> {
 async function idle(bench: Bench): Promise<Figures> {
   const { groups, conns, pace } = bench.settings;
   const before = usage(groups);
-  const start = performance.now();
   const tunnels = await bench.tunnels.openMany(conns, { prove: (tunnel) => oneByte(tunnel, 'echo') });
-  const open_s = (performance.now() - start) / 1000;
-  await pause(HOLD_IDLE * pace);
-  const held = usage(groups);
   await pause(HOLD_IDLE * pace);
   const after = usage(groups);
   await closeAll(tunnels);
   const count = tunnels.length;
-  if (count === 0) return { opened: 0, open_s };
-  const rest = HOLD_IDLE * pace;
+  if (count === 0) return {};
   return {
-    opened: count,
-    open_s,
     ...differences(before, after, '_kb_per_tunnel', ({ mb }) => (mb * 1000) / count),
-    ...differences(held, after, '_idle_cpu_pct', ({ cpu }) => (cpu * 100_000) / rest),
     ...differences(new Map(), before, '_rss_before_mb', ({ mb }) => mb),
   };
-}
-
-function only(figures: Figures, ...names: readonly string[]): Figures {
-  return Object.fromEntries(Object.entries(figures).filter(([name]) => names.includes(name)));
 }

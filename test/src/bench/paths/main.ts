@@ -25,9 +25,7 @@ async function run(settings: PathSettings, each: Case, contender: string): Promi
     argument: host,
     command: [...far.command, process.execPath],
   });
-  const started = await (await family?.(scope, port))?.();
-  await started?.ready();
-  const { door } = started ?? {};
+  const { door } = (await family?.(scope, port)) ?? {};
   const front: Front = door ? { kind: 'door', door, protocol: 'connect' } : { kind: 'direct', host };
   return await measure(front, port, each, settings.windowMs);
 }

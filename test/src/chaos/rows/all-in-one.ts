@@ -3,7 +3,7 @@ import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
 import type { Carried } from '../../rig/split-plane.ts';
 import { type Context, RESTART_AFTER, type Row } from '../row.ts';
 
-const FAULT = '3 all-in-one servers beside 3 API-server callers, 6 agents (2 of them Go agents)';
+const FAULT = '3 all-in-one servers, 6 agents (2 of them Go agents)';
 const HOLDS = '0 failed dials for any caller';
 /** How long each process may let its tunnels finish, in milliseconds. */
 const EACH_MS = 10_000;

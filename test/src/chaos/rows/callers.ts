@@ -57,7 +57,7 @@ function rowOf(protocol: Protocol, agent: Agent): Row<ServerPlane> {
   const go = agent === 'a Go agent';
   return {
     name: `caller-kill-${protocol}${go ? '-go' : ''}`,
-    fault: `caller (API server) SIGKILL with ${TUNNELS} busy tunnels (${(TUNNELS * RATE) / 1e6} MB/s) over ${WORDS[protocol]}, all through ${agent}`,
+    fault: `caller SIGKILL, ${TUNNELS} busy tunnels (${(TUNNELS * RATE) / 1e6} MB/s), ${WORDS[protocol]}, ${agent}`,
     holds:
       "other callers' dials unaffected, next dial within 100 ms, the dead caller's destination sockets end within 1 s",
     bounds: { dialMs: 1000 },

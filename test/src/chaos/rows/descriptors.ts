@@ -139,7 +139,7 @@ async function useUpAll(context: Starving, server: Member): Promise<void> {
 
 const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
   name: 'descriptors-server',
-  fault: 'file descriptors of one of 2 servers exhausted: first by its callers, then completely',
+  fault: 'file descriptors of one of 2 servers exhausted',
   holds:
     'no crash; its callers are rejected at once, with the reason unless that needs a descriptor; its agents serve the other server; recovers by itself',
   bounds: { dialMs: 1000 },

@@ -41,7 +41,7 @@ function auditLog(disk: string, id: string): string {
 
 const fullDisk: Row<Disk> = {
   name: 'disk-full',
-  fault: 'disk full for half a minute, for all logs and audit logs; every process logs every dial',
+  fault: 'disk full for half a minute, for all logs and audit logs',
   holds:
     'no crash, 0 failed dials; logs resume by themselves and say how many lines were lost; no audit record is lost',
   bounds: { dialMs: 1000 },
@@ -123,8 +123,7 @@ async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Pro
 
 const clockJumps: Row<Clocks> = {
   name: 'clock-jumps',
-  fault:
-    'wall clock of all processes +1 h, then -1 h; of some of them the other way; a server restarted with an earlier clock',
+  fault: 'wall clocks +1 h, then -1 h, of some the other way; a server restarted with an earlier clock',
   holds: 'no crash, 0 failed dials, no session lost, recovers by itself',
   bounds: { dialMs: 1000 },
   skip: () => (existsSync(LIBRARY) ? undefined : 'libfaketime is not installed'),

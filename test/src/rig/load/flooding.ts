@@ -15,5 +15,3 @@ export async function flooding(scope: Scope, settings: FloodSettings) {
     end: () => child[Symbol.asyncDispose](),
   };
 }
-
-export type Flooding = Awaited<ReturnType<typeof flooding>>;

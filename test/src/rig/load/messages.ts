@@ -6,21 +6,16 @@ export type Front =
   | { readonly kind: 'forward'; readonly port: number; readonly named?: true }
   | { readonly kind: 'door'; readonly door: Door; readonly protocol: Protocol };
 
-export const WORKS = [
-  'bulk',
-  'upload',
-  'whole',
-  'ping',
-  'ping-under-bulk',
-  'dials',
-  'idle',
-  'stall',
-  'stall-up',
-  'slow',
-  'cut',
-  'fairness',
-] as const;
-export type WorkName = (typeof WORKS)[number];
+export type WorkName =
+  | 'bulk'
+  | 'upload'
+  | 'whole'
+  | 'ping'
+  | 'ping-under-bulk'
+  | 'dials'
+  | 'idle'
+  | 'stall'
+  | 'stall-up';
 
 /** What a tenant that floods does: dials, downloads, tunnels that nobody reads, tunnels that carry nothing, or all of it at once. */
 export const FLOODS = ['dials', 'downloads', 'stalled', 'idle', 'all'] as const;
@@ -78,8 +73,6 @@ export interface Settings {
   readonly groups: Groups;
   /** Measure this many dials instead of a time, beginning with the first. */
   readonly first?: number;
-  /** A second tenant, for the work that measures what it does to the first. */
-  readonly flood?: FloodSettings;
 }
 
 /** By name. A figure without a value is left out. */

@@ -34,18 +34,6 @@ export class Phase {
     }
     return this;
   }
-
-  /** Adds another time's. */
-  add({ samples, failures, stuck, oldest, seconds }: Phase): void {
-    for (const kind of ['ping', 'dial', 'first byte', 'cycle'] as const) {
-      // To spread a hundred thousand would overflow the stack.
-      for (const sample of samples[kind]) this.samples[kind].push(sample);
-    }
-    this.failures += failures;
-    this.stuck += stuck;
-    this.oldest = Math.max(this.oldest, oldest);
-    this.seconds += seconds;
-  }
 }
 
 /** Repeats one operation until it is stopped, and reports to the running phase. */

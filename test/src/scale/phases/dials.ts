@@ -3,7 +3,7 @@ import { cpuMs } from '../../harness/processes.ts';
 import { dialAsFast, SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
-import type { PlanePhase, Sizes } from './phase.ts';
+import type { Phase, Sizes } from './phase.ts';
 
 /** Enough to keep two processors busy. */
 const CALLERS = 16;
@@ -26,7 +26,7 @@ const COLUMNS = [
 ];
 
 /** Measures the same load with more and more agents. */
-export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).map((size) => ({
+export const dials: readonly Phase[] = (['few', 'some', 'all'] as const).map((size) => ({
   name: `dials-${size}`,
   what: `dials a second, and their latency, with ${size === 'all' ? 'all' : size === 'few' ? 'few' : 'a fifth of the'} agents`,
   agents: (sizes) => sizes[size],
@@ -73,7 +73,7 @@ async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: numb
         new Set(failed).size > 0 ? [...new Set(failed)].join('; ') : 0,
       ),
     ],
-    facts: { dialCpu: new Map([[agents, cpu]]) },
+    dialCpu: new Map([[agents, cpu]]),
   };
 }
 

@@ -1,13 +1,13 @@
 import { cpuMs } from '../../harness/processes.ts';
 import { check, kib, millis, seconds, whole } from '../findings.ts';
 import { settledBytes } from '../stage.ts';
-import type { PlanePhase } from './phase.ts';
+import type { Phase } from './phase.ts';
 
 const TITLE = 'Sessions';
 const COLUMNS = ['figure', 'value'];
 
 /** The whole fleet connects to a plane without agents, as fast as one machine can do both ends of the handshakes. */
-export const known: PlanePhase = {
+export const known: Phase = {
   name: 'known',
   what: 'the whole fleet connects; time until all gateways know all sessions',
   agents: () => 0,
@@ -39,12 +39,11 @@ export const known: PlanePhase = {
           counts.join(', '),
         ),
       ],
-      facts: { acceptCpu },
     };
   },
 };
 
-export const memory: PlanePhase = {
+export const memory: Phase = {
   name: 'memory',
   what: 'memory of a session at hub and gateway',
   agents: ({ all }) => all,
@@ -58,16 +57,10 @@ export const memory: PlanePhase = {
     const hubBytes = sum(grown.slice(0, hubs.length)) / sessions;
     // A gateway's copy is small compared to how much its memory varies, so the result may be below zero.
     const gatewayBytes = Math.max(0, sum(grown.slice(hubs.length)) / sessions / gateways.length);
-    const hubBase = sum(base.slice(0, hubs.length)) / hubs.length;
-    const gatewayBase = sum(base.slice(hubs.length)) / gateways.length;
     const rows = [
       ['memory of a session at its hub', kib(hubBytes)],
       ['memory of a session at each gateway', kib(gatewayBytes)],
     ];
-    return {
-      tables: [{ title: TITLE, columns: COLUMNS, rows }],
-      checks: [],
-      facts: { hubBytes, gatewayBytes, hubBase, gatewayBase },
-    };
+    return { tables: [{ title: TITLE, columns: COLUMNS, rows }], checks: [] };
   },
 };

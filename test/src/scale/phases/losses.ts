@@ -3,7 +3,7 @@ import type { Member } from '../../harness/member.ts';
 import { SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, seconds, timedCheck, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
-import type { PlanePhase } from './phase.ts';
+import type { Phase } from './phase.ts';
 
 /** Dials per second that continue meanwhile. */
 const LOAD = 50;
@@ -25,7 +25,7 @@ const COLUMNS = [
 ];
 
 /** The hub does not come back: its agents go to the others. */
-export const death: PlanePhase = {
+export const death: Phase = {
   name: 'death',
   what: 'a hub is killed (SIGKILL) and stays away',
   agents: ({ all }) => all,
@@ -34,7 +34,7 @@ export const death: PlanePhase = {
 };
 
 /** The hub comes back at once, on the same ports and without its sessions. */
-export const herd: PlanePhase = {
+export const herd: Phase = {
   name: 'herd',
   what: 'a hub is killed (SIGKILL) and started again',
   agents: ({ herd: agents }) => agents,

@@ -18,24 +18,14 @@ export interface Sizes {
   readonly rebalanceMs: number;
 }
 
-interface Named {
+/** Measures a plane with a fleet. */
+export interface Phase {
   readonly name: string;
   /** One line about what it does. */
   readonly what: string;
-}
-
-/** Measures a plane with a fleet. */
-export interface PlanePhase extends Named {
   /** Returns how many agents must be there when it starts. */
   readonly agents: (sizes: Sizes) => number;
   /** Whether it changes the plane, so that the next phase needs a new one. */
   readonly spoils?: boolean;
   readonly run: (stage: Stage, sizes: Sizes) => Promise<Findings>;
 }
-
-/** Measures something on its own, without a plane. */
-export interface LonePhase extends Named {
-  readonly alone: () => Promise<Findings>;
-}
-
-export type Phase = PlanePhase | LonePhase;

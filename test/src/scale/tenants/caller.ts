@@ -1,5 +1,4 @@
 import { createInterface } from 'node:readline';
-import { setTimeout as pause } from 'node:timers/promises';
 import { answered } from '../../rig/dial.ts';
 import { type Hosted, SAME_DESTINATION } from './hosted.ts';
 
@@ -27,17 +26,14 @@ export class TenantCaller {
   }
 
   /** Dials one after the other until `isOver`. */
-  async dialUntil(isOver: () => boolean, ports: readonly number[], outcomes: Outcomes, pauseMs: number): Promise<void> {
-    for (let dials = 0; !isOver(); dials++) {
-      await this.dial(ports[dials % ports.length] as number, outcomes);
-      if (pauseMs > 0) await pause(pauseMs);
-    }
+  async dialUntil(isOver: () => boolean, ports: readonly number[], outcomes: Outcomes): Promise<void> {
+    for (let dials = 0; !isOver(); dials++) await this.dial(ports[dials % ports.length] as number, outcomes);
   }
 
   async dial(port: number, outcomes: Outcomes): Promise<void> {
     const { name } = this.#tenant;
     try {
-      const answer = await this.#ask(port, this.#tenant.trust.serverName);
+      const answer = await this.#ask(port);
       if (answer === name) outcomes.answered++;
       else outcomes.crossed.push(`${name} reached ${answer}`);
     } catch (error) {
@@ -45,16 +41,10 @@ export class TenantCaller {
     }
   }
 
-  /** Dials as another tenant, by its server name. @returns what answered, or how it was refused */
-  async dialAs({ trust }: Hosted, port: number): Promise<string> {
-    // The other tenant's certificate would not verify: an attacker does not mind.
-    return this.#ask(port, trust.serverName, true).catch((error: Error) => `refused: ${error.message}`);
-  }
-
   /** @returns the first line from the destination */
-  async #ask(port: number, serverName: string, trusting = false): Promise<string> {
+  async #ask(port: number): Promise<string> {
     const { caller, trust } = this.#tenant;
-    const mtls = { port, ca: trust.cluster.cert, ...caller, serverName, trusting };
+    const mtls = { port, ca: trust.cluster.cert, ...caller, serverName: trust.serverName };
     const tunnel = await answered({ grpc: '', connect: '', mtls }, 'mtls', SAME_DESTINATION, DIAL_DEADLINE);
     try {
       for await (const line of createInterface({ input: tunnel, signal: AbortSignal.timeout(DIAL_DEADLINE) }))

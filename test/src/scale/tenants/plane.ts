@@ -1,10 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { until } from '@isthmus/runtime/testing';
 import type { Member } from '../../harness/member.ts';
-import { isUp } from '../../harness/plane.ts';
 import { cpuMs } from '../../harness/processes.ts';
 import { Scope } from '../../harness/scope.ts';
-import { gatewayOf, ownRedis, type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
+import { ownRedis, type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
 import { Fleet } from '../fleet.ts';
 import type { FleetSettings } from '../messages.ts';
 import { FOR_FLEETS, fleetTls, sessionsKnown, settledBytes } from '../stage.ts';
@@ -26,27 +25,22 @@ export class TenantsPlane implements AsyncDisposable {
   readonly gateways: readonly Member[];
   /** Ports of the gateways for callers. */
   readonly ports: readonly number[];
-  readonly fleetSettings: FleetSettings;
   readonly fleet: Fleet;
   readonly #scope: Scope;
-  readonly #startGateway: (scope: Scope) => Promise<Member>;
 
   private constructor(
     scope: Scope,
     hosting: Hosting,
     { hubs, gateways, doors, agentPorts: hubPorts }: SplitPlane,
     tls: FleetSettings['tls'],
-    startGateway: (scope: Scope) => Promise<Member>,
   ) {
     this.#scope = scope;
-    this.#startGateway = startGateway;
     this.hosting = hosting;
     this.hubs = hubs;
     this.gateways = gateways;
     this.ports = doors.map(({ mtls }) => mtls.port);
     const agents = { sessionCount: HUBS, rebalanceTime: REBALANCE, members: hosting.members };
-    this.fleetSettings = { hubPorts, tls, ...agents };
-    this.fleet = scope.use(new Fleet(this.fleetSettings));
+    this.fleet = scope.use(new Fleet({ hubPorts, tls, ...agents }));
   }
 
   static async start(): Promise<TenantsPlane> {
@@ -58,24 +52,11 @@ export class TenantsPlane implements AsyncDisposable {
       const gatewayFlags = { 'uds-name': undefined };
       const sizes = { hubs: HUBS, gateways: GATEWAYS };
       const plane = await splitPlane(scope, { ...FOR_FLEETS, ...sizes, registryUrl, planeFlags, gatewayFlags });
-      const startGateway = async (its: Scope) => {
-        const flags = { ...planeFlags, ...gatewayFlags, 'redis-url': registryUrl, plane: 'rig' };
-        const { gateway } = await gatewayOf(its, plane.trust, GATEWAYS, { flags, ...FOR_FLEETS.as() });
-        return gateway;
-      };
-      return new TenantsPlane(scope, hosting, plane, await fleetTls(plane.trust), startGateway);
+      return new TenantsPlane(scope, hosting, plane, await fleetTls(plane.trust));
     } catch (error) {
       await scope[Symbol.asyncDispose]();
       throw error;
     }
-  }
-
-  /** Starts one more gateway. @returns how long it took until it accepted callers, in milliseconds */
-  async anotherGateway(): Promise<number> {
-    await using scope = new Scope();
-    const start = performance.now();
-    await isUp((await this.#startGateway(scope)).program);
-    return performance.now() - start;
   }
 
   /** Resident memory of the hubs, and of the gateways, in bytes. */
