@@ -2,7 +2,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFi
 import { join } from 'node:path';
 import { saying } from '../harness/go-program.ts';
 import { type Command, must, run } from './command.ts';
-import { ANP_VERSION, BASE, BUILT, KEPT, NODE, SOURCES, VERSION } from './settings.ts';
+import { ANP_VERSION, BASE, BUILT, KEPT, KUBERNETES_FACTS, NODE, SOURCES, VERSION } from './settings.ts';
 
 const KUBERNETES = [
   'kube-apiserver',
@@ -64,12 +64,8 @@ export async function build(say: Say): Promise<void> {
 }
 
 function kubernetes(to: string, say: Say): Promise<string> {
-  const [, minor = ''] = VERSION.split('.');
-  const facts = { gitVersion: VERSION, gitMajor: '1', gitMinor: minor, gitTreeState: 'clean' };
-  const packages = ['k8s.io/component-base/version', 'k8s.io/client-go/pkg/version'];
-  const flags = packages.flatMap((each) => Object.entries(facts).map(([name, value]) => `-X ${each}.${name}=${value}`));
   const programs = KUBERNETES.map((name) => `k8s.io/kubernetes/cmd/${name}`);
-  return go(say, 'kubernetes', programs, to, flags);
+  return go(say, 'kubernetes', programs, to, KUBERNETES_FACTS);
 }
 
 /** Builds programs of a module, and says how many packages are compiled. What an interrupted build has compiled stays. */

@@ -11,6 +11,13 @@ export const SOURCES = join(ROOT, 'test', 'cluster');
 export const VERSION =
   readFileSync(join(SOURCES, 'kubernetes/go.mod'), 'utf8').match(/k8s\.io\/kubernetes (v\S+)/)?.[1] ?? '';
 
+const [, MINOR = ''] = VERSION.split('.');
+const FACTS = { gitVersion: VERSION, gitMajor: '1', gitMinor: MINOR, gitTreeState: 'clean' };
+/** Flags of Go's linker: what Kubernetes' programs say of their version. */
+export const KUBERNETES_FACTS = ['k8s.io/component-base/version', 'k8s.io/client-go/pkg/version'].flatMap((each) =>
+  Object.entries(FACTS).map(([name, value]) => `-X ${each}.${name}=${value}`),
+);
+
 /** The version of apiserver-network-proxy, with its v. */
 export const ANP_VERSION =
   readFileSync(join(SOURCES, 'anp/go.mod'), 'utf8').match(/apiserver-network-proxy (v\S+)/)?.[1] ?? '';

@@ -88,11 +88,21 @@ export async function goInstalled(module: string): Promise<string> {
   });
 }
 
-/** Returns the path of a package's program, of a Go module of ours that names the versions, which is built once for each `name`. */
-export function goBuilt(name: string, module: string, pack: string): Promise<string> {
-  return builtOnce(name, async (fresh) => {
+/**
+ * Returns the path of a package's program, of a Go module of ours that names the versions, which is built once for each `name`.
+ * @param linkerFlags what the program says of itself
+ */
+export function goBuilt(
+  name: string,
+  module: string,
+  pack: string,
+  linkerFlags: readonly string[] = [],
+): Promise<string> {
+  const flags = ['-s -w', ...linkerFlags].join(' ');
+  const mark = createHash('sha256').update(flags).digest('hex').slice(0, 8);
+  return builtOnce(`${name}-${mark}`, async (fresh) => {
     const env = { ...process.env, CGO_ENABLED: '0' };
-    const args = ['-trimpath', '-buildvcs=false', '-mod=readonly', '-ldflags', '-s -w', '-o', fresh, pack];
+    const args = ['-trimpath', '-buildvcs=false', '-mod=readonly', '-ldflags', flags, '-o', fresh, pack];
     await run('nice', ['-n', '15', 'go', 'build', ...args], { cwd: module, env, timeout: BUILD_MS });
   });
 }

@@ -1,19 +1,15 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { ROOT, scoped, tempDir } from '../harness/index.ts';
 import { helmProgram } from '../k8s/chart.ts';
-import { clusterApiDefinition, KubernetesApi, noApiServer } from './kubernetes-api.ts';
+import { clusterApiDefinition, clusterctl, KubernetesApi, noApiServer } from './kubernetes-api.ts';
 import { anyDefinition, namespaceOf, newCa, secretOf } from './objects.ts';
 
-/** What `clusterctl get kubeconfig NAME -n NAMESPACE` does: its module is made so that nobody can install it by `go install`. */
-const CLUSTERCTL = `#!/bin/sh
-kubectl get secret "$3-kubeconfig" -n "$5" -o jsonpath='{.data.value}' | base64 -d
-`;
 const COMMAND_MS = 120_000;
 
 /** The commands with which docs/TENANTS.md begins. */
@@ -48,9 +44,8 @@ describe('The commands of "From a management cluster" in docs/TENANTS.md', { ski
       const dir = await tempDir(scope);
       await mkdir(join(dir, 'bin'));
       await symlink(join(ROOT, 'k8s'), join(dir, 'k8s'));
-      const programs = { helm: await helmProgram(), kubectl: kube.program };
+      const programs = { helm: await helmProgram(), kubectl: kube.program, clusterctl: await clusterctl() };
       for (const [name, path] of Object.entries(programs)) await symlink(path, join(dir, 'bin', name));
-      await writeFile(join(dir, 'bin/clusterctl'), CLUSTERCTL, { mode: 0o755 });
       await kube.apply(namespaceOf('acme'), anyDefinition('cert-manager.io', 'Certificate', 'certificates', 'v1'));
       await kube.apply(
         await clusterApiDefinition('cluster.x-k8s.io_clusters'),
@@ -89,7 +84,13 @@ describe('The commands of "From a management cluster" in docs/TENANTS.md', { ski
           await kube.apply(secretOf('isthmus-plane', certificate.secretName ?? '', values, {}));
         }
       };
-      const env = { ...process.env, KUBECONFIG: kube.kubeconfig, PATH: `${join(dir, 'bin')}:${process.env.PATH}` };
+      const env = {
+        ...process.env,
+        KUBECONFIG: kube.kubeconfig,
+        PATH: `${join(dir, 'bin')}:${process.env.PATH}`,
+        // It asks for newer releases otherwise.
+        ...{ XDG_CONFIG_HOME: dir, CLUSTERCTL_DISABLE_VERSIONCHECK: 'true' },
+      };
       const all = commands();
       assert.equal(all.length, 10);
       assert.match(all.at(-1) ?? '', /exec .* isthmus version/);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { parse } from 'yaml';
-import { VERSION } from '../cluster/settings.ts';
+import { KUBERNETES_FACTS, VERSION } from '../cluster/settings.ts';
 import { goBuilt } from '../harness/go-program.ts';
 import { freePort, goMissing, Program, ROOT, type Scope, tempDir, unlessSlow, until } from '../harness/index.ts';
 
@@ -19,18 +19,29 @@ export const noApiServer: string | false =
 const TOKEN = 'of-the-tests-own-administrator';
 const KUBECTL_MS = 120_000;
 
-const CLUSTER_API = 'sigs.k8s.io/cluster-api@v1.14.2';
+const CLUSTER_API = { module: 'sigs.k8s.io/cluster-api', own: join(ROOT, 'test/cluster/cluster-api') };
 const DOWNLOAD_MS = 300_000;
 
 /** A definition of Cluster API, out of its Go module. @param name of its file, without the ending: `cluster.x-k8s.io_clusters` */
 export async function clusterApiDefinition(name: string): Promise<object> {
-  const { stdout } = await promisify(execFile)('go', ['mod', 'download', '-json', CLUSTER_API], {
-    timeout: DOWNLOAD_MS,
-    cwd: join(ROOT, 'test/cluster/kubernetes'),
-  });
-  const { Dir: cwd } = JSON.parse(stdout);
+  const { Dir: cwd } = await clusterApi();
   const [path = ''] = globSync(`**/config/crd/bases/${name}.yaml`, { cwd });
   return parse(readFileSync(join(cwd, path), 'utf8'));
+}
+
+/** The path of Cluster API's own command line, which is built once. */
+export async function clusterctl(): Promise<string> {
+  const { module, own } = CLUSTER_API;
+  return goBuilt(`clusterctl-${(await clusterApi()).Version}`, own, `${module}/cmd/clusterctl`);
+}
+
+async function clusterApi(): Promise<{ readonly Dir: string; readonly Version: string }> {
+  const { module, own: cwd } = CLUSTER_API;
+  const { stdout } = await promisify(execFile)('go', ['mod', 'download', '-json', module], {
+    timeout: DOWNLOAD_MS,
+    cwd,
+  });
+  return JSON.parse(stdout);
 }
 
 interface Programs {
@@ -72,7 +83,8 @@ export class KubernetesApi {
   /** Starts it, with the definition of `Tenant` objects. */
   static async start(scope: Scope, options: ApiOptions = {}): Promise<KubernetesApi> {
     const module = join(ROOT, 'test/cluster/kubernetes');
-    const built = (name: string) => goBuilt(`${name}-${VERSION}`, module, `k8s.io/kubernetes/cmd/${name}`);
+    const built = (name: string) =>
+      goBuilt(`${name}-${VERSION}`, module, `k8s.io/kubernetes/cmd/${name}`, KUBERNETES_FACTS);
     const programs = { apiServer: await built('kube-apiserver'), kubectl: await built('kubectl') };
     const ports = { etcd: await freePort(), peer: await freePort(), api: await freePort() };
     const api = new KubernetesApi(scope, await tempDir(scope), programs, ports, options);
