@@ -109,7 +109,7 @@ export type TunnelOutcome =
 export interface TunnelEnd {
   /** A socket, a Go agent's packets, or a link's stream as a Duplex; `stream.end()` is the half-close. Throws for a half and a gRPC caller. */
   readonly stream: Duplex;
-  /** How a Splice uses it: set for all but a Go agent's packets, which it uses by `stream` (`UsedStream`), and a stream that is a Duplex already. */
+  /** How a Tunnel uses it: set for all but a Go agent's packets, which it uses by `stream` (`UsedStream`), and a stream that is a Duplex already. */
   readonly used?: UsedEnd | undefined;
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;

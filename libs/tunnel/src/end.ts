@@ -15,7 +15,7 @@ export interface EndUser {
   onClose(failure?: Error): void;
 }
 
-/** A `TunnelEnd` (dial.ts) as its user, a Splice, needs it. Each of these is one: `SocketEnd`, `StreamEnd`, `CallerStream`, `Half`. */
+/** A `TunnelEnd` (dial.ts) as its user, a Tunnel, needs it. Each of these is one: `SocketEnd`, `StreamEnd`, `CallerStream`, `Half`. */
 export interface UsedEnd {
   /** Begins to tell the user, with what has come before, and not before the caller has returned. Call it once. */
   use(user: EndUser): void;

@@ -71,7 +71,7 @@ export interface TunnelInfo {
   readonly halfClosed?: TunnelSide | undefined;
   /** Bytes read from one side and not yet accepted by the other; live. */
   readonly queued?: number;
-  /** See `Splice.idleMs`; live. */
+  /** See `Tunnel.idleMs`; live. */
   readonly idleMs?: number;
 }
 

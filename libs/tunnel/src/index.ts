@@ -134,5 +134,5 @@ export {
   isNetwork,
   type ProcessName,
 } from './sessions.ts';
-export { Splice } from './splice.ts';
-export { type Carried, Tunnel, TunnelTable } from './tunnel.ts';
+export { type Carried, Tunnel } from './tunnel.ts';
+export { TunnelTable } from './tunnel-table.ts';

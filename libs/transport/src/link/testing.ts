@@ -103,7 +103,7 @@ export function request(port: number, signal: AbortSignal = new AbortController(
 }
 
 /**
- * By its events, as a splice does: on Node 26.3 and later the iterator of a stream that was closed before it was read fails
+ * By its events, as a tunnel does: on Node 26.3 and later the iterator of a stream that was closed before it was read fails
  * behind the last byte.
  */
 export async function readAll({ end: { stream } }: Established): Promise<Buffer> {

@@ -127,7 +127,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.#mux = mux;
     // It keeps the peer from sending faster than the reader reads.
     this.#unread = new Unread(mux, (reason) => this.destroy(reason));
-    // The splice has its own listener. This one is for before and after it.
+    // The tunnel has its own listener. This one is for before and after it.
     this.on('error', () => {});
   }
 

@@ -1,19 +1,17 @@
-import { type Guarded, systemClock } from '@isthmus/runtime';
+import { systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import { ReaderStalled } from '../errors.ts';
 import { PerSecond, TokenBucket, type TokenRate } from './limits.ts';
 import type { DialLimits } from './table.ts';
 
-/** One direction of a tunnel. */
-interface MeteredFlow {
-  readonly source: { pause(): void; resume(): void };
-  readonly sink: { readonly writableLength: number };
-  /** Whether the sink has lost its way to the reader, and waits for another. */
-  readonly detached: () => boolean;
-  /** Ends the tunnel, because its reader has stalled. */
-  readonly end: (reason: ReaderStalled) => void;
-  /** Wraps what timers call. */
-  readonly guarded: Guarded;
+/** One direction of a tunnel. Its functions never throw. */
+export interface MeteredFlow {
+  readonly used: { pause(): void };
+  /** `detached`: it has lost its way to the reader, and waits for another. */
+  readonly sink: { readonly writableLength: number; readonly detached: boolean };
+  readOn(): void;
+  /** Ends the tunnel. */
+  stalled(reason: ReaderStalled): void;
 }
 
 /**
@@ -106,7 +104,7 @@ export class ByteMeter {
       const reason =
         `the reader of this tunnel took nothing for ${(TUNNEL.stalledChecks * TUNNEL.readerCheckMs) / 1000} s while tenant ${this.#tenant} ` +
         `had its limit bytesQueued of ${bytesQueued} waiting: find out why it stopped reading`;
-      gate.end(new ReaderStalled(reason));
+      gate.flow.stalled(new ReaderStalled(reason));
     }
   }
 }
@@ -114,7 +112,7 @@ export class ByteMeter {
 /** Decides when a direction of a tunnel reads on. */
 export class FlowGate {
   readonly #meter: ByteMeter;
-  readonly #flow: MeteredFlow;
+  readonly flow: MeteredFlow;
   /** Bytes in the sink that the meter counts as queued. */
   #queued = 0;
   #paused = false;
@@ -124,12 +122,12 @@ export class FlowGate {
 
   constructor(meter: ByteMeter, flow: MeteredFlow) {
     this.#meter = meter;
-    this.#flow = flow;
+    this.flow = flow;
   }
 
   /** Call when bytes of the source were written to the sink. Pauses the source if necessary. @param room whether the sink takes more at once */
   afterRead(bytes: number, room: boolean): void {
-    const { source, sink } = this.#flow;
+    const { used: source, sink } = this.flow;
     // A sink that was destroyed a moment ago has no room, and nothing queued.
     if (!room && this.#queued === 0 && sink.writableLength > 0) {
       this.#queued = sink.writableLength;
@@ -165,21 +163,16 @@ export class FlowGate {
     this.#paused = false;
     this.#meter.unpause(this);
     // Otherwise `drained` resumes it.
-    if (this.#queued === 0) this.#flow.guarded(() => this.#flow.source.resume())();
+    if (this.#queued === 0) this.flow.readOn();
   }
 
   /** Returns at how many checks in a row the reader had taken nothing. @param over whether the tenant's queue is full */
   checkReader(over: boolean): number {
-    const { sink, detached } = this.#flow;
-    const { writableLength } = sink;
-    const still = over && writableLength === this.#lastLength && !detached();
+    const { writableLength, detached } = this.flow.sink;
+    const still = over && writableLength === this.#lastLength && !detached;
     this.#stalledChecks = still ? this.#stalledChecks + 1 : 0;
     this.#lastLength = writableLength;
     return this.#stalledChecks;
-  }
-
-  end(reason: ReaderStalled): void {
-    this.#flow.guarded(() => this.#flow.end(reason))();
   }
 
   #dequeue(): void {

@@ -5,7 +5,8 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Established } from '../dial.ts';
-import { AwaitedSplice, behind, request } from '../testing/index.ts';
+import { behind, joined, request } from '../testing/index.ts';
+import type { Tunnel } from '../tunnel.ts';
 import { DialLimiter } from './dial-limiter.ts';
 import { takeTurns } from './in-turns.ts';
 import { UNLIMITED } from './limits.ts';
@@ -48,7 +49,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
 }, async () => {
   setFlagsFromString('--expose-gc');
   const gc: () => void = runInNewContext('gc');
-  const splices: AwaitedSplice[] = [];
+  const tunnels: Tunnel[] = [];
   const stalls = { now: true };
   const establish = (): Established => {
     const stream = new Stalled();
@@ -64,7 +65,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
       const { end, meter } = await limited({ ...request, tenant: 'acme' });
       const caller = new Stalled();
       const callerEnd = { stream: caller, halfOpen: true, abort: () => void caller.destroy() };
-      splices.push(new AwaitedSplice(callerEnd, end, { meter }));
+      tunnels.push(joined(callerEnd, end, meter));
     } catch (error) {
       const { limit = 'none' } = error as { limit?: string };
       refused.set(limit, (refused.get(limit) ?? 0) + 1);
@@ -80,13 +81,13 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
   gc();
   const growth = held() - before;
   const use = limiter.use('acme');
-  assert.ok(splices.length <= LIMITS.tunnels, `${splices.length} tunnels`);
+  assert.ok(tunnels.length <= LIMITS.tunnels, `${tunnels.length} tunnels`);
   assert.ok((use?.pendingDials ?? 0) <= LIMITS.pendingDials, `${use?.pendingDials} dials wait`);
-  assert.ok((use?.bytesQueued ?? 0) <= LIMITS.bytesQueued + splices.length * A_TUNNEL, `${use?.bytesQueued} queued`);
+  assert.ok((use?.bytesQueued ?? 0) <= LIMITS.bytesQueued + tunnels.length * A_TUNNEL, `${use?.bytesQueued} queued`);
   assert.ok(growth <= BOUND, `${growth / MIB} MiB of ${BOUND / MIB}`);
   assert.ok((use?.bytesQueued ?? 0) >= LIMITS.bytesQueued, 'and it did try');
   assert.ok((refused.get('bytesQueued') ?? 0) + (refused.get('tunnels') ?? 0) > 10_000, `${[...refused]}`);
-  for (const splice of splices) splice.abort(new Error('enough'));
-  await Promise.all(splices.map(({ done }) => done));
+  for (const tunnel of tunnels) tunnel.abort(new Error('enough'));
+  await Promise.all(tunnels.map(({ done }) => done));
   assert.equal(limiter.use('acme')?.bytesQueued, 0);
 });

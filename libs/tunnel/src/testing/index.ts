@@ -1,12 +1,13 @@
 import { type Duplex, PassThrough } from 'node:stream';
 import { Deadlines } from '../deadlines.ts';
-import type { Dial, DialRequest, Established, TunnelEnd, TunnelOutcome } from '../dial.ts';
+import type { Dial, DialRequest, Established, TunnelEnd } from '../dial.ts';
 import { UsedStream } from '../end.ts';
-import { planeEvents } from '../events.ts';
+import { planeEvents, type TunnelRole } from '../events.ts';
+import type { ByteMeter } from '../limits/byte-meter.ts';
 import { noTracer, type Observation } from '../observe.ts';
 import { pipeline, type Stage } from '../pipeline.ts';
 import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
-import { Splice, type SpliceOptions } from '../splice.ts';
+import { Tunnel } from '../tunnel.ts';
 
 export const request: DialRequest = {
   id: '00000000000000aa',
@@ -70,15 +71,15 @@ export class StreamAsHalf extends UsedStream {
   }
 }
 
-/** A splice whose end can be awaited. */
-export class AwaitedSplice extends Splice {
-  readonly done: Promise<TunnelOutcome>;
-
-  constructor(caller: TunnelEnd, destination: TunnelEnd, options: SpliceOptions = {}) {
-    const { promise, resolve } = Promise.withResolvers<TunnelOutcome>();
-    super(caller, destination, { deadlines: new Deadlines(), ...options, ended: resolve });
-    this.done = promise;
-  }
+/** A tunnel of a hub with a sweep of its own. */
+export function joined(
+  caller: TunnelEnd,
+  destination: TunnelEnd,
+  meter?: ByteMeter,
+  role: TunnelRole = 'gateway',
+): Tunnel {
+  const carried = { ...established(), end: destination, ...(meter && { meter }) };
+  return new Tunnel(role, request, caller, carried, planeEvents(), undefined, new Deadlines());
 }
 
 /** A carrier that notes what it is told. */
