@@ -83,15 +83,10 @@ export const TUNNEL = {
    */
   acknowledgeMs: 250,
   /**
-   * An end of a tunnel acknowledges at once when it has taken its share of this, which all that have something to acknowledge divide. The
-   * other end keeps the bytes until then. Buffers that are kept through two young collections grow old, and only a collection of the whole
-   * heap frees those. With WINDOW_UPDATEs alone, one fast tunnel kept 4 to 8 MiB.
+   * An end of a tunnel acknowledges at once when it has taken so much. The other end keeps the bytes until then. Buffers that are kept through
+   * two young collections grow old, and only a collection of the whole heap frees those. With WINDOW_UPDATEs alone, one fast tunnel kept 4 to 8 MiB.
    */
-  acknowledgeSharedBytes: 2 * 1024 * 1024,
-  /** The smallest such share. */
-  acknowledgeLeastBytes: 64 * 1024,
-  /** The largest such share. */
-  acknowledgeMostBytes: 512 * 1024,
+  acknowledgeBytes: 128 * 1024,
   /**
    * A process that dies closes all its connections at the same moment. All its peers have noticed, and the others know it, within this time.
    * Only busy ones need so long.

@@ -22,65 +22,8 @@ type Dialled = Pick<DialRequest, 'tenant' | 'destination' | 'caller' | 'callerNa
 
 type Begun = Dialled & Pick<DialRequest, 'resumeOffer'>;
 
-/** The half beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
-export abstract class AgentHalf extends Half {
-  protected override get farSide(): 'gateway' {
-    return 'gateway';
-  }
-
-  /** So far as each tunnel may always keep: a destination's reset discards what has not been read of it. */
-  protected override get readsAhead(): boolean {
-    return this.outgoing.unacknowledged < this.halves.keeping.base;
-  }
-
-  /** The number of the last attach. */
-  #number = 0;
-  /** Why the tunnel ended, if no carrier was there to tell the gateway. */
-  #reason: Error | undefined;
-
-  /**
-   * Goes on with a new carrier.
-   * @param accept sends the answer. Nothing else may leave on the carrier before it
-   * @throws AttachRefused. The half then stays as it was
-   */
-  attach(request: AttachPosition, accept: (answer: AttachAnswer) => Carrier): void {
-    this.#check(request);
-    this.#number = request.number;
-    const { position, state } = this;
-    const carrier = accept({ ...position, from: this.outgoing.next(request.received) });
-    this.adopt(carrier, request, position.received);
-    if (state === 'complete') carrier.end();
-  }
-
-  protected override onDetached(): void {}
-
-  protected override onAborted(reason: Error): void {
-    this.#reason = reason;
-  }
-
-  #check(request: AttachPosition): void {
-    const reason = this.#reason;
-    if (reason)
-      throw new AttachRefused(`${ENDED_TEXT}${reason.message}`, {
-        final: true,
-        ordinary: true,
-        cause: reason,
-      });
-    if (this.state === 'gone') throw new AttachRefused('the tunnel has ended', { final: true, ordinary: true });
-    const { number } = request;
-    if (number <= this.#number)
-      throw new AttachRefused(`attach ${number} came after attach ${this.#number}`, {
-        final: false,
-        ordinary: true,
-      });
-    const fault = this.faultOf(request);
-    if (fault !== undefined)
-      throw new AttachRefused(`the gateway's end of the tunnel is in disorder: ${fault}`, { final: true });
-  }
-}
-
-/** The half of one tunnel at an agent. */
-class AgentTunnel extends AgentHalf {
+/** The half of one tunnel beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
+export class AgentTunnel extends Half {
   readonly tenant: string;
   readonly secret: string;
   readonly gatewayInstance: string | undefined;
@@ -89,6 +32,8 @@ class AgentTunnel extends AgentHalf {
   readonly #gone: (tunnel: AgentTunnel) => void;
   /** Created by the first attach, because most tunnels see none. */
   #attaches: TokenBucket | undefined;
+  /** The number of the last attach. */
+  #number = 0;
 
   constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentTunnel) => void) {
     super(halves);
@@ -120,6 +65,45 @@ class AgentTunnel extends AgentHalf {
 
   protected override gone(): void {
     this.#gone(this);
+  }
+
+  /** So far as each tunnel may always keep: a destination's reset discards what has not been read of it. */
+  protected override get readsAhead(): boolean {
+    return this.outgoing.unacknowledged < this.halves.keeping.base;
+  }
+
+  /**
+   * Goes on with a new carrier.
+   * @param accept sends the answer. Nothing else may leave on the carrier before it
+   * @throws AttachRefused. The half then stays as it was
+   */
+  attach(request: AttachPosition, accept: (answer: AttachAnswer) => Carrier): void {
+    this.#check(request);
+    this.#number = request.number;
+    const { position, state } = this;
+    const carrier = accept({ ...position, from: this.outgoing.next(request.received) });
+    this.adopt(carrier, request, position.received);
+    if (state === 'complete') carrier.end();
+  }
+
+  #check(request: AttachPosition): void {
+    const reason = this.untoldEnd;
+    if (reason)
+      throw new AttachRefused(`${ENDED_TEXT}${reason.message}`, {
+        final: true,
+        ordinary: true,
+        cause: reason,
+      });
+    if (this.state === 'gone') throw new AttachRefused('the tunnel has ended', { final: true, ordinary: true });
+    const { number } = request;
+    if (number <= this.#number)
+      throw new AttachRefused(`attach ${number} came after attach ${this.#number}`, {
+        final: false,
+        ordinary: true,
+      });
+    const fault = this.faultOf(request);
+    if (fault !== undefined)
+      throw new AttachRefused(`the gateway's end of the tunnel is in disorder: ${fault}`, { final: true });
   }
 }
 

@@ -6,18 +6,12 @@ import { Half } from './half.ts';
 
 /** The half beside the caller's socket. Only this half attaches new carriers. */
 export abstract class GatewayHalf extends Half {
-  protected override get farSide(): 'agent' {
-    return 'agent';
-  }
-
   protected override get readsAhead(): boolean {
     return false;
   }
 
   /** Attaches a new carrier to the agent's half. Must call `attachedTo` or `attachFailed` with the request's number, in bounded time. */
   protected abstract attach(request: AttachPosition): void;
-  /** Called for each carrier that was lost, before the next attach. */
-  protected abstract lostCarrier(reason: Error): void;
 
   /** Unset until an attach fails. */
   #backoff: Backoff | undefined;
@@ -25,11 +19,8 @@ export abstract class GatewayHalf extends Half {
   /** The attach that has no answer yet. */
   #pendingAttach: AttachPosition | undefined;
   #cancelRetry: (() => void) | undefined;
-  /** The tunnel's progress at the last successful attach, and the time of that attach. */
-  #progressed: number | undefined;
+  /** The time of the last successful attach. */
   #attachedAt = Number.NEGATIVE_INFINITY;
-  /** Why the tunnel ends, while the other half does not know it. */
-  #untoldEnd: Error | undefined;
 
   /** Attaches another carrier while the present one still carries. */
   move(): void {
@@ -58,7 +49,7 @@ export abstract class GatewayHalf extends Half {
       return false;
     }
     this.#cancelRetry?.();
-    const reason = this.#untoldEnd ?? this.#disorderOf(answer);
+    const reason = this.untoldEnd ?? this.#disorderOf(answer);
     if (reason) {
       carrier.abort(reason);
       this.giveUp(reason);
@@ -67,7 +58,6 @@ export abstract class GatewayHalf extends Half {
     this.#attachedAt = this.halves.clock.now();
     adopting();
     this.adopt(carrier, answer, answer.from);
-    this.#progressed = this.progress;
     return true;
   }
 
@@ -82,24 +72,16 @@ export abstract class GatewayHalf extends Half {
   }
 
   /**
-   * Attaches at once, unless the last carrier made no progress or did not last: an agent that accepts an attach, sends a byte and drops
-   * the carrier must not keep the gateway busy.
+   * Attaches at once, unless the last carrier did not last: an agent that accepts an attach and drops the carrier must not keep the gateway
+   * busy.
    */
-  protected override onDetached(reason: Error): void {
-    this.lostCarrier(reason);
+  protected override onDetached(_reason: Error): void {
     if (this.#pendingAttach) return;
-    const lasted = this.halves.clock.now() - this.#attachedAt >= TUNNEL.carriedMs;
-    if (this.progress === this.#progressed || !lasted) {
-      this.#attachLater();
-      return;
+    if (this.halves.clock.now() - this.#attachedAt < TUNNEL.carriedMs) this.#attachLater();
+    else {
+      this.#backoff = undefined;
+      this.#attach();
     }
-    this.#backoff = undefined;
-    this.#attach();
-  }
-
-  /** The next attach tells the agent. */
-  protected override onAborted(reason: Error): void {
-    this.#untoldEnd = reason;
   }
 
   protected override disappear(): void {
@@ -122,7 +104,7 @@ export abstract class GatewayHalf extends Half {
   #disorderOf(answer: AttachAnswer): Error | undefined {
     const { received, from } = answer;
     const sent = this.outgoing.next(received);
-    const position = this.incoming.received;
+    const position = this.incoming.taken;
     const fault =
       this.faultOf(answer) ??
       (received < sent ? `it asks for byte ${received}, and has taken those before ${sent}` : undefined) ??

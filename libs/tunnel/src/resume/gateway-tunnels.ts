@@ -1,6 +1,7 @@
 import { type Clock, guarding, OpenTable, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import {
+  type Attached,
   type AttachRequest,
   DialAbort,
   type DialRequest,
@@ -89,7 +90,7 @@ export class GatewayTunnels {
 
   #begin(dial: DialRequest, session: Established, { ticket, end }: Resumption): GatewayTunnel {
     const process = this.#process({ tenant: dial.tenant, agentId: session.agentId, instance: ticket.instance });
-    const tunnel = new GatewayTunnel({ shared: this.#shared, dial, session, secret: ticket.secret, process });
+    const tunnel = new GatewayTunnel(this.#shared, dial, session, ticket.secret, process);
     process.tunnels.add(tunnel);
     tunnel.start(end.carrier());
     return tunnel;
@@ -133,18 +134,6 @@ export class GatewayTunnels {
   }
 }
 
-interface GatewayTunnelOptions {
-  /** The gateway's: the same for all its tunnels. */
-  readonly shared: SharedByTunnels;
-  readonly dial: DialRequest;
-  /** The session that the dial went through. */
-  readonly session: Pick<AgentSession['record'], 'agentId' | 'sessionId' | 'hubId'>;
-  /** Needed to attach: see `ResumeTicket`. */
-  readonly secret: string;
-  /** The agent's, at the other end. */
-  readonly process: AgentProcess<GatewayTunnel>;
-}
-
 /** What all tunnels of a gateway have in common. */
 interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
   readonly halves: Halves;
@@ -161,6 +150,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   moves = 0;
   readonly #shared: SharedByTunnels;
   readonly #process: AgentProcess<GatewayTunnel>;
+  /** Needed to attach: see `ResumeTicket`. */
   readonly #secret: string;
   /** Sessions that were tried or lost since the last successful attach. Unset for most tunnels, because there are many tunnels. */
   #tried: Set<string> | undefined;
@@ -175,15 +165,25 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   /** Takes the tunnel out of its session's count. */
   #leaveSession: (() => void) | undefined;
 
-  /** Call `start` next. */
-  constructor({ shared, dial, session, secret, process }: GatewayTunnelOptions) {
+  /**
+   * Call `start` next.
+   * @param session the one that the dial went through
+   * @param process the agent's, at the other end
+   */
+  constructor(
+    shared: SharedByTunnels,
+    dial: DialRequest,
+    { sessionId, hubId }: Established,
+    secret: string,
+    process: AgentProcess<GatewayTunnel>,
+  ) {
     super(shared.halves);
     this.#shared = shared;
     this.#process = process;
     this.#secret = secret;
     this.dial = dial;
-    this.sessionId = session.sessionId;
-    this.hubId = session.hubId;
+    this.sessionId = sessionId;
+    this.hubId = hubId;
   }
 
   /** @param carrier the stream that the dial was answered on */
@@ -227,12 +227,13 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
     return this.#shared.halves.clock;
   }
 
-  protected override lostCarrier(reason: Error): void {
+  protected override onDetached(reason: Error): void {
     this.#lost ??= { at: this.#clock.now(), reason };
     this.#tryLast(this.sessionId);
     if (reason instanceof HungUp) this.#process.hungUp(this.sessionId, reason);
     else if (reason instanceof LinkReset) this.#process.lost(this.sessionId);
     this.#shared.observation.events.emit('tunnel:detach', this, reason);
+    super.onDetached(reason);
   }
 
   protected override attach(position: AttachPosition): void {
@@ -279,18 +280,28 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
     const options = { directory, suspects, ...observation, deadlines, silentMs, ownDeadline: true };
     this.#tryLast(session.sessionId);
     this.#attachSignal = signal;
+    let attached: Attached;
     try {
-      const { answer, carrier } = await attachThrough(link, session, request, options);
-      const through = () => this.#attachedThrough(session.sessionId, session.hubId);
-      // The new session may be draining already.
-      if (this.attachedTo(position.number, carrier(), answer, through)) this.checkSession();
+      attached = await attachThrough(link, session, request, options);
     } catch (thrown) {
       const error = asDialError(thrown);
       if (error.cause instanceof AttachRefused) this.#finalReason = finalOf(error);
       this.#finalReason ??= this.#agentGone();
       this.#failed(position, this.#finalReason ?? error);
+      return;
     } finally {
       if (this.#attachSignal === signal) this.#attachSignal = undefined;
+    }
+    const through = () => this.#attachedThrough(session.sessionId, session.hubId);
+    let carrier: Carrier | undefined;
+    try {
+      carrier = attached.carrier();
+      // The new session may be draining already.
+      if (this.attachedTo(position.number, carrier, attached.answer, through)) this.checkSession();
+    } catch (defect) {
+      (carrier ?? attached.end).abort(defect as Error);
+      this.giveUp(defect as Error);
+      throw defect;
     }
   }
 

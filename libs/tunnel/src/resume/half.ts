@@ -6,8 +6,8 @@ import type { EndUser, UsedEnd } from '../end.ts';
 import { PlaneEnded, SessionLost } from '../errors.ts';
 import type { Carrier, CarrierUser, Mark, Position } from './carrier.ts';
 import { waitAfter } from './dead-or-lost.ts';
-import { acknowledgedAtOnce } from './halves.ts';
-import { Positions } from './positions.ts';
+import { GrowingLimit, type Halves } from './halves.ts';
+import { Incoming, Outgoing } from './positions.ts';
 
 /**
  * - `running`: the tunnel carries bytes, or waits for a new carrier.
@@ -22,8 +22,17 @@ type State = 'running' | 'complete' | 'aborted' | 'gone';
  * sent until the socket at the other end has taken them. A new carrier first sends them again, and then goes on. A half does no I/O.
  * docs/RESUME.md says how two halves work together.
  */
-export abstract class Half extends Positions implements TunnelEnd, UsedEnd, CarrierUser, Due {
+export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   readonly halfOpen = true;
+  /** Whose share of the memory for kept bytes the half uses. */
+  abstract readonly tenant: string;
+  protected readonly halves: Halves;
+  protected readonly outgoing = new Outgoing();
+  protected readonly incoming = new Incoming();
+  /** Unset while the half is detached. */
+  protected carrier: Carrier | undefined;
+  /** How many bytes may be unacknowledged before the writer has to wait. Unset until `Keeping.base` is reached, which is rare. */
+  #keepLimit: GrowingLimit | undefined;
   /** For the sweep. */
   before: Due | undefined;
   behind: Due | undefined;
@@ -52,12 +61,16 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
   #userWaits = false;
   #writerWaits = false;
   #awaitsTurn = false;
-  /** Whether there was no room for bytes of the carrier. It left them and all behind them, and another carrier must bring them again. */
-  #leftBytes = false;
   /** Waits until the other half has taken everything. */
   #taken: (() => void) | undefined;
+  /** Why the user has ended the tunnel, where no carrier was there to tell the other half. */
+  protected untoldEnd: Error | undefined;
   /** When the half ends, and why, unless it hears of the other one before. Set by the loss of a carrier, and once the tunnel is complete. */
   #deadline: { readonly at: number; readonly reason?: Error } | undefined;
+
+  constructor(halves: Halves) {
+    this.halves = halves;
+  }
 
   // As `TunnelEnd`.
 
@@ -71,7 +84,27 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
 
   /** Whether what is written leaves at once, or may wait here however long. */
   get open(): boolean {
-    return this.carrier?.drained === true && !this.full;
+    return this.carrier?.drained === true && !this.#full;
+  }
+
+  /** Whether the other half must acknowledge bytes before more may be written. */
+  get #full(): boolean {
+    return this.outgoing.unacknowledged >= (this.#keepLimit?.bytes ?? this.halves.keeping.base);
+  }
+
+  /** Bytes that a new carrier would have to send again. */
+  get kept(): number {
+    return this.outgoing.bytes;
+  }
+
+  /** Bytes that have arrived and were not taken. */
+  get untaken(): number {
+    return this.incoming.received - this.incoming.taken;
+  }
+
+  /** Grows with each byte that a socket takes, at either end. */
+  get progress(): number {
+    return this.incoming.taken + this.outgoing.acknowledged;
   }
 
   get attached(): boolean {
@@ -110,7 +143,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
       );
     const kept = outgoing.add(bytes);
     this.carrier?.data(kept);
-    this.askIfFull();
+    this.#askIfFull();
     const isOpen = this.open;
     if (!isOpen) this.#writerWaits = true;
     if ((isOpen && !this.#awaitsTurn) || this.readsAhead) return true;
@@ -122,7 +155,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
   finish(): void {
     if (this.#state !== 'running' || this.outgoing.ended) return;
     this.outgoing.ended = true;
-    this.sendMark();
+    this.#sendMark();
   }
 
   pause(): void {
@@ -153,7 +186,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     }
     this.#taken = then;
     outgoing.ask = outgoing.to;
-    this.sendMark();
+    this.#sendMark();
   }
 
   /** Called for one counter at most. */
@@ -182,7 +215,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
       return;
     }
     this.#state = 'aborted';
-    this.onAborted(reason);
+    this.untoldEnd = reason;
     this.#over(reason);
   }
 
@@ -254,8 +287,8 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
   /** The user's socket has taken this many of the delivered bytes. */
   #take(bytes: number): void {
     if (this.#state !== 'running' || bytes === 0) return;
-    this.#unread += this.incoming.take(bytes);
-    if (this.incoming.ofEarlier === 0) this.shrinkReceiveLimit();
+    this.incoming.take(bytes);
+    this.#unread += bytes;
     let opened = false;
     // Not before nothing waits: a window that opens as a slow reader takes a little of it would grow as a fast reader's does.
     if (!this.#waiting && this.#unread > 0) {
@@ -263,26 +296,18 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
       this.#unread = 0;
     }
     this.#acknowledge(opened);
-    const carrier = this.carrier;
-    if (carrier && this.#leftBytes && this.hasRoom) this.#replace(carrier, 'there is room again for what it left');
   }
 
   // What the carrier brings. Earlier carriers are ignored.
 
   data(carrier: Carrier, bytes: Uint8Array): void {
     if (carrier !== this.carrier || this.#state !== 'running') return;
-    if (!this.#leftBytes && this.incoming.ofEarlier > 0)
-      this.#leftBytes = !this.mayHold(bytes.length - this.incoming.again(bytes.length));
-    if (this.#leftBytes) {
-      this.#clearDeadline();
-      return;
-    }
     const again = this.incoming.arrive(bytes.length);
     if (again > 0) carrier.consume(again);
     if (again === bytes.length) return;
-    const fault = this.excess();
-    if (fault !== undefined) {
-      this.#violated(fault);
+    const { received, final = Number.POSITIVE_INFINITY } = this.incoming;
+    if (received > final) {
+      this.#violated('it sends beyond its end');
       return;
     }
     this.#clearDeadline();
@@ -311,12 +336,10 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     if (this.#state === 'complete') {
       carrier.end();
       this.disappear();
-    } else this.#replace(carrier, 'the stream ended before the tunnel');
-  }
-
-  /** Goes on with another carrier. */
-  #replace(carrier: Carrier, reason: string): void {
-    this.lost(carrier, new SessionLost(reason));
+      return;
+    }
+    // The tunnel goes on with another carrier.
+    this.lost(carrier, new SessionLost('the stream ended before the tunnel'));
     carrier.drop();
   }
 
@@ -335,22 +358,53 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
 
   /** The sweep's call: sends the mark that has waited, and ends the half if its deadline has passed. */
   remind(): void {
-    if (this.incoming.untold > 0) this.sendMark();
+    if (this.incoming.untold > 0) this.#sendMark();
     const deadline = this.#deadline;
     if (!deadline || this.#state === 'gone') return;
     if (this.due >= deadline.at) this.#expire(deadline.reason);
     else this.#remindAt(deadline.at);
   }
 
+  // Positions, and the marks that tell the other half.
+
+  /** What waits here does not count: it came on a carrier whose window bounds it, and the next one brings it again. */
+  protected get position(): Position {
+    return { received: this.incoming.taken, ...this.#newestMark };
+  }
+
+  get #newestMark(): Mark {
+    const { ended, to, acknowledged, ask } = this.outgoing;
+    const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: this.incoming.takenWithEnd };
+    if (ended) mark.final = to;
+    if (ask > acknowledged) mark.ask = ask;
+    return mark;
+  }
+
+  /** Returns why the other half's positions cannot be true. */
+  protected faultOf({ taken, final, received }: Mark & Partial<Position>): string | undefined {
+    return this.outgoing.faultOf(taken, received) ?? this.incoming.faultOf(final);
+  }
+
+  #sendMark(): void {
+    if (!this.carrier) return;
+    this.incoming.told = this.incoming.takenWithEnd;
+    this.carrier.mark(this.#newestMark);
+  }
+
+  /** If the limit is reached by what has left, and cannot grow, asks the other half to acknowledge at once. */
+  #askIfFull(): void {
+    const { outgoing } = this;
+    if (!this.#full || this.carrier?.drained === false) return;
+    this.#keepLimit ??= new GrowingLimit(this.halves.keeping, this.tenant);
+    if (this.#keepLimit.grow() || outgoing.ask > outgoing.acknowledged) return;
+    outgoing.ask = outgoing.to;
+    this.#sendMark();
+  }
+
   // What the two kinds of halves do differently.
 
-  /** Where the other half is. */
-  protected abstract get farSide(): 'agent' | 'gateway';
-
-  /** A carrier was lost. */
-  protected abstract onDetached(reason: Error): void;
-  /** The user has ended the tunnel, and there is no carrier to tell the other half. */
-  protected abstract onAborted(reason: Error): void;
+  /** Called for each carrier that was lost. */
+  protected onDetached(_reason: Error): void {}
   /** Nothing needs the half any more. Called once, after it is over for the user. */
   protected abstract gone(): void;
   /** Whether more may be written although the carrier takes none now. */
@@ -369,15 +423,15 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     const outgoing = this.outgoing;
     this.carrier = carrier;
     this.incoming.goOn(at);
+    this.#waiting = undefined;
     this.#unread = 0;
-    this.#leftBytes = false;
     old?.drop();
     outgoing.release(outgoing.next(received));
     for (const chunk of outgoing.chunks()) carrier.data(chunk);
     // The writer may have been waiting for its turn on the old carrier.
     this.#writerWaits = true;
     this.#awaitsTurn = false;
-    this.sendMark();
+    this.#sendMark();
     // A mark on the old carrier may have acknowledged more already.
     this.#applyMark({ taken: Math.max(taken, outgoing.acknowledgedWithEnd), ...(final !== undefined && { final }) });
     carrier.deliverTo(this);
@@ -397,15 +451,14 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     this.#state = 'gone';
     this.carrier = undefined;
     this.halves.sweep.leave(this);
-    this.shrinkKeepLimit();
-    this.shrinkReceiveLimit();
+    this.#keepLimit?.shrink();
     this.gone();
   }
 
   /** The tunnel is over. @param reason unset if both sides have ended, and each has taken everything */
   #over(reason: Error | undefined): void {
     this.outgoing.release(this.outgoing.to);
-    this.shrinkKeepLimit();
+    this.#keepLimit?.shrink();
     if (reason) this.#close(reason);
     else this.#finish();
   }
@@ -417,10 +470,9 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
    */
   #acknowledge(now: boolean): void {
     const incoming = this.incoming;
-    const { sweep } = this.halves;
     if (this.#completeIfDone()) return;
-    const many = incoming.untold >= acknowledgedAtOnce(sweep.size);
-    if (now || many || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.sendMark();
+    const many = incoming.untold >= TUNNEL.acknowledgeBytes;
+    if (now || many || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.#sendMark();
     else this.#remindAt(this.halves.clock.now() + TUNNEL.acknowledgeMs);
   }
 
@@ -428,9 +480,9 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     const [incoming, outgoing] = [this.incoming, this.outgoing];
     outgoing.acknowledge(taken);
     const isAll = outgoing.acknowledged === outgoing.to;
-    if (isAll) this.shrinkKeepLimit();
+    if (isAll) this.#keepLimit?.shrink();
     if (ask > incoming.asked) incoming.asked = ask;
-    if (incoming.isAsked) this.sendMark();
+    if (incoming.isAsked) this.#sendMark();
     if (final !== undefined && incoming.final === undefined) {
       incoming.final = final;
       this.#endIncoming();
@@ -481,7 +533,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
 
   #wakeWriter(): void {
     if (!this.#writerWaits) return;
-    this.askIfFull();
+    this.#askIfFull();
     if (this.#awaitsTurn || !this.open || this.#state !== 'running') return;
     this.#writerWaits = false;
     // What a bulk writer writes next waits until it is the tunnel's turn on its link.
@@ -508,7 +560,7 @@ export abstract class Half extends Positions implements TunnelEnd, UsedEnd, Carr
     if (this.#state !== 'running' || !carrier || !this.outgoing.done || !incoming.done) return false;
     this.#state = 'complete';
     this.expireAfter(this.halves.timeoutMs);
-    const last = incoming.untold > 0 ? this.newestMark : undefined;
+    const last = incoming.untold > 0 ? this.#newestMark : undefined;
     incoming.told = incoming.takenWithEnd;
     carrier.end(last);
     this.#over(undefined);

@@ -20,14 +20,6 @@ export interface Halves {
   readonly sweep: Deadlines;
 }
 
-/** How many taken bytes a half acknowledges at once. @param waiting halves that wait for the sweep: at least those with unacknowledged bytes */
-export function acknowledgedAtOnce(waiting: number): number {
-  return Math.min(
-    TUNNEL.acknowledgeMostBytes,
-    Math.max(TUNNEL.acknowledgeLeastBytes, TUNNEL.acknowledgeSharedBytes / waiting),
-  );
-}
-
 export function halvesOf(
   { timeoutMs, budget }: ResumeOptions,
   clock: Clock,
@@ -50,7 +42,7 @@ interface Keeping {
   readonly ahead: number;
 }
 
-/** How many bytes one half may keep, or hold. It grows when they are reached, as long as the process has room. */
+/** How many bytes one half may keep. It grows when they are reached, as long as the process has room. */
 export class GrowingLimit {
   readonly #keeping: Keeping;
   readonly #group: string;

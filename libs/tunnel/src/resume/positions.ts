@@ -1,117 +1,4 @@
 import { Packing } from '@isthmus/runtime';
-import type { Carrier, Mark, Position } from './carrier.ts';
-import { GrowingLimit, type Halves } from './halves.ts';
-
-/** How far both directions of a half have got, and the marks that tell the other half. `Half` has the rest of its life. */
-export abstract class Positions {
-  /** Whose share of the memory for kept bytes the half uses. */
-  abstract readonly tenant: string;
-  protected readonly halves: Halves;
-  protected readonly outgoing = new Outgoing();
-  protected readonly incoming = new Incoming();
-  /** Unset while the half is detached. */
-  protected carrier: Carrier | undefined;
-  /** How many bytes may be unacknowledged before the writer has to wait. Unset until `Keeping.base` is reached, which is rare. */
-  #keepLimit: GrowingLimit | undefined;
-  /** How many may wait here untaken while some of them are of earlier carriers. Unset until that many wait, which is rare. */
-  #receiveLimit: GrowingLimit | undefined;
-
-  constructor(halves: Halves) {
-    this.halves = halves;
-  }
-
-  /** Bytes that a new carrier would have to send again. */
-  get kept(): number {
-    return this.outgoing.bytes;
-  }
-
-  /** Bytes that have arrived and were not taken. */
-  get untaken(): number {
-    return this.incoming.received - this.incoming.taken;
-  }
-
-  /** Grows with each byte that a socket takes, at either end. */
-  get progress(): number {
-    return this.incoming.taken + this.outgoing.acknowledged;
-  }
-
-  protected get position(): Position {
-    return { received: this.incoming.received, ...this.newestMark };
-  }
-
-  protected get newestMark(): Mark {
-    const { ended, to, acknowledged, ask } = this.outgoing;
-    const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: this.incoming.takenWithEnd };
-    if (ended) mark.final = to;
-    if (ask > acknowledged) mark.ask = ask;
-    return mark;
-  }
-
-  /** Whether the other half must acknowledge bytes before more may be written. */
-  protected get full(): boolean {
-    const { to, acknowledged } = this.outgoing;
-    return to - acknowledged >= (this.#keepLimit?.bytes ?? this.halves.keeping.base);
-  }
-
-  /** Returns why the other half's positions cannot be true. */
-  protected faultOf({ taken, final, received }: Mark & Partial<Position>): string | undefined {
-    return this.outgoing.faultOf(taken, received) ?? this.incoming.faultOf(final);
-  }
-
-  /** Returns why the other half should not have sent all that it has. */
-  protected excess(): string | undefined {
-    const { received, final = Number.POSITIVE_INFINITY } = this.incoming;
-    if (received > final) return 'it sends beyond its end';
-    // Twice, because one write may go beyond the limit.
-    return this.untaken > 2 * this.halves.keeping.most ? 'it sends more than may wait here' : undefined;
-  }
-
-  /**
-   * Whether so many bytes more may wait here. A stream's window bounds what waits of one carrier. What waits of earlier ones has no window
-   * any more, so it counts here.
-   */
-  protected mayHold(bytes: number): boolean {
-    const { keeping } = this.halves;
-    const base = keeping.base / 2;
-    if (this.incoming.ofEarlier === 0) return true;
-    while (this.untaken + bytes > (this.#receiveLimit?.bytes ?? base)) {
-      this.#receiveLimit ??= new GrowingLimit({ ...keeping, base }, this.tenant);
-      if (!this.#receiveLimit.grow()) return false;
-    }
-    return true;
-  }
-
-  /** Whether the half that had to leave bytes has room for them now. */
-  protected get hasRoom(): boolean {
-    return this.untaken <= this.halves.keeping.base / 4;
-  }
-
-  protected sendMark(): void {
-    if (!this.carrier) return;
-    this.incoming.told = this.incoming.takenWithEnd;
-    this.carrier.mark(this.newestMark);
-  }
-
-  /** If the limit is reached by what has left, and cannot grow, asks the other half to acknowledge at once. */
-  protected askIfFull(): void {
-    const { outgoing } = this;
-    if (!this.full || this.carrier?.drained === false) return;
-    this.#keepLimit ??= new GrowingLimit(this.halves.keeping, this.tenant);
-    if (this.#keepLimit.grow() || outgoing.ask > outgoing.acknowledged) return;
-    outgoing.ask = outgoing.to;
-    this.sendMark();
-  }
-
-  /** Call once nothing is unacknowledged, or nobody needs it any more. */
-  protected shrinkKeepLimit(): void {
-    this.#keepLimit?.shrink();
-  }
-
-  /** Call once nothing of earlier carriers waits, or nobody needs it any more. */
-  protected shrinkReceiveLimit(): void {
-    this.#receiveLimit?.shrink();
-  }
-}
 
 /** A chunk, and the one behind it. */
 interface KeptChunk {
@@ -230,7 +117,7 @@ function cut(kept: KeptChunk): KeptChunk | undefined {
 }
 
 /** The bytes that come to a half, as positions: how far carriers have brought them, and how far the socket here has taken them. */
-class Incoming {
+export class Incoming {
   /** Bytes that have arrived. */
   received = 0;
   /** Bytes that the socket here has taken. */
@@ -246,13 +133,6 @@ class Incoming {
   asked = 0;
   /** The position of the carrier's next byte. Lower than `received` while the carrier repeats bytes of an earlier one. */
   #carrierAt = 0;
-  /** The position of the first byte that only the present carrier brought. Those before it counted as read on earlier carriers. */
-  #freshFrom = 0;
-
-  /** Bytes of earlier carriers that the socket here has not taken. */
-  get ofEarlier(): number {
-    return Math.max(this.#freshFrom - this.taken, 0);
-  }
 
   /** What the socket has taken, and one more once it has seen the end. */
   get takenWithEnd(): number {
@@ -269,15 +149,11 @@ class Incoming {
     return this.asked > this.told && this.taken >= this.asked;
   }
 
-  /** A new carrier brings the rest, beginning with the byte at this position. */
+  /** A new carrier brings what was not taken, beginning with the byte at this position. */
   goOn(at: number): void {
     this.#carrierAt = at;
-    this.#freshFrom = this.received;
-  }
-
-  /** Returns how many of so many bytes that the carrier brings have already arrived on an earlier one. */
-  again(length: number): number {
-    return Math.min(Math.max(this.received - this.#carrierAt, 0), length);
+    this.received = this.taken;
+    this.ended = this.done;
   }
 
   /** Counts bytes of the carrier. @returns how many of them had already arrived on an earlier one */
@@ -288,12 +164,9 @@ class Incoming {
     return again;
   }
 
-  /** Counts taken bytes. @returns how many of them the present carrier brought */
-  take(bytes: number): number {
-    const fresh = this.taken + bytes - Math.max(this.taken, this.#freshFrom);
+  take(bytes: number): void {
     this.taken += bytes;
     this.done = this.ended && this.taken === this.final;
-    return Math.max(fresh, 0);
   }
 
   /** All has arrived. */

@@ -1,6 +1,6 @@
 import { SharedBudget } from '@isthmus/runtime';
 import type { EndUser } from '../end.ts';
-import { AgentHalf } from '../resume/agent-tunnels.ts';
+import { AgentTunnel } from '../resume/agent-tunnels.ts';
 import { type AttachAnswer, type AttachPosition, AttachRefused, type CarrierUser } from '../resume/carrier.ts';
 import { GatewayHalf } from '../resume/gateway-half.ts';
 import type { Half } from '../resume/half.ts';
@@ -45,7 +45,7 @@ class Schedule {
   readonly #trouble: number;
   readonly #parties: readonly [gateway: Party, agent: Party];
   readonly #gateway: GatewayHalf;
-  readonly #agent: AgentHalf;
+  readonly #agent: AgentTunnel;
   /** When each half last heard of the other, in milliseconds. */
   readonly #heard = { gateway: 0, agent: 0 };
   #channel: Channel;
@@ -401,19 +401,16 @@ class SimulatedGateway extends GatewayHalf {
     this.#asks(request);
   }
 
-  protected override lostCarrier(): void {}
-
   protected override gone(): void {
     this.#party.gone();
   }
 }
 
-class SimulatedAgent extends AgentHalf {
-  readonly tenant = 'acme';
+class SimulatedAgent extends AgentTunnel {
   readonly #party: Party;
 
   constructor(halves: Halves, party: Party) {
-    super(halves);
+    super({ tenant: 'acme', destination: { host: 'x', port: 1 } }, '', halves, () => {});
     this.#party = party;
   }
 
