@@ -123,7 +123,22 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   const loseAll = (reason?: Error) => {
     for (const carrier of [...carriers]) loseThrough(carrier, reason);
   };
-  return { open, loseAll, tunnels, end, tunnel, told, dialled, attaches, lose, known, suspects, traceparent };
+  return {
+    open,
+    loseAll,
+    tunnels,
+    end,
+    tunnel,
+    told,
+    dialled,
+    attaches,
+    carriers,
+    lose,
+    known,
+    suspects,
+    traceparent,
+    events,
+  };
 }
 
 test('a tunnel whose hub is lost goes on through another, in the trace of its dial', async () => {
@@ -157,6 +172,18 @@ test('a tunnel that its agent does not know any more is given up at once', async
   await until(() => told.length === 3, 'an end');
   assert.deepEqual(told.slice(1), [`cut by agent: ${cause.message}`, 'given up']);
   assert.deepEqual([...tunnels], []);
+});
+
+test('a defect of ours as a tunnel goes on ends it at both ends', async () => {
+  const { tunnels, lose, carriers, events } = await gateway(undefined, () => {
+    throw new Error('a defect');
+  });
+  const faults: string[] = [];
+  events.on('fault', (where, _remote, { message }) => faults.push(`${where}: ${message}`));
+  lose();
+  await until(() => faults.length > 0, 'a fault');
+  assert.deepEqual([faults, [...tunnels]], [['resume: a defect'], []]);
+  assert.equal(carriers.at(-1)?.told.at(-1), 'abort a defect');
 });
 
 test('tunnels of an agent that has hung up everywhere are given up at once', async () => {

@@ -1,5 +1,5 @@
-import type { Attach, AttachRequest, AttemptRecord, DialRequest } from './dial.ts';
-import { asDialError, type DialError } from './errors.ts';
+import type { Attach, Attached, AttachRequest, AttemptRecord, DialRequest } from './dial.ts';
+import { asDialError, type DialError, SessionLost } from './errors.ts';
 import type { DialOutcome, PlaneEvents } from './events.ts';
 
 export type DialSpanName = 'gateway.dial' | 'gateway.attach' | 'hub.dial' | 'hub.attach' | 'agent.dial';
@@ -51,19 +51,31 @@ export interface Observation {
   readonly tracer: DialTracer;
 }
 
-/** Wraps a hub's Attach so that it is traced. No event tells of it: its gateway does that. */
-export function observedAttach(attach: Attach, { tracer }: Pick<Observation, 'tracer'>): Attach {
+/**
+ * Wraps an Attach so that it is traced. No event tells of it: the gateway's half does that.
+ * @param through the session, if it is known before
+ */
+export function observedAttach(
+  attach: Attach,
+  { tracer }: Pick<Observation, 'tracer'>,
+  name: 'hub.attach' | 'gateway.attach' = 'hub.attach',
+  through: Pick<DialOutcome, 'sessionId' | 'hubId'> = {},
+): Attach {
   return async (request) => {
     const start = performance.now();
-    const span = tracer.start('hub.attach', request);
+    const span = tracer.start(name, request);
     enterSpan(request, span);
+    let attached: Attached | undefined;
     try {
-      const attached = await attach(request);
+      attached = await attach(request);
       const { agentId, sessionId, hubId } = attached;
       span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
       return attached;
     } catch (thrown) {
-      span.end({ ms: performance.now() - start, error: asDialError(thrown) });
+      const error = asDialError(thrown);
+      // Nobody gets the stream of an answer that could not be reported. The tunnel goes on elsewhere.
+      if (attached) attached.end.abort(new SessionLost(error.message, { cause: thrown }));
+      else span.end({ ms: performance.now() - start, error, ...through });
       throw thrown;
     }
   };

@@ -1,7 +1,7 @@
 import type { Deadlines } from '../deadlines.ts';
 import { type Attached, type AttachRequest, DialAbort, type NextHop, Silence } from '../dial.ts';
 import { asDialError } from '../errors.ts';
-import { enterSpan, type Observation } from '../observe.ts';
+import { type Observation, observedAttach } from '../observe.ts';
 import type { AgentSession, AgentSessions } from '../sessions.ts';
 
 /** How the tunnels of a gateway find another session. */
@@ -58,20 +58,14 @@ export async function attachThrough(
       request.underWay?.(roundTripMs);
     },
   };
-  const span = tracer.start('gateway.attach', asked);
-  enterSpan(asked, span);
-  const start = performance.now();
+  const { tenant, session: sessionId } = request;
+  const observed = observedAttach(attach, { tracer }, 'gateway.attach', { sessionId, hubId });
   try {
-    const answer = attach(asked);
+    const answer = observed(asked);
     silence.left();
-    const attached = await answer;
-    const { agentId, sessionId } = attached;
-    span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
-    return attached;
+    return await answer;
   } catch (thrown) {
     const error = asDialError(thrown);
-    const { tenant, session: sessionId } = request;
-    span.end({ ms: performance.now() - start, error, sessionId, hubId });
     if (silent || (ownDeadline && error.expired))
       suspects.accuse(tenant, sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
     if (error.code === 'destination_unavailable' && error.retryable) directory.forget(sessionId);
