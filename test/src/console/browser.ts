@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
-import { DEADLINE_MS, type Front, onDeno, type Program, type Scope, split } from '../harness/index.ts';
+import { DEADLINE_MS, type Front, onDeno, type Program, type Scope, split, until } from '../harness/index.ts';
 
 /** The names of Debian, of other distributions, and of Google's own package. */
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
@@ -106,6 +106,16 @@ export async function rowsOf(page: Page, title: string): Promise<Record<string, 
       });
     });
   });
+}
+
+/** Waits until the page finds nothing wrong. On a slow machine, an agent's first byte may have been late, which is a refusal of the last five minutes. */
+export async function findsNothing(page: Page): Promise<void> {
+  let found: readonly string[] = [];
+  const isWell = async () => {
+    found = await page.locator('.findings li b').allInnerTexts();
+    return (await page.getByText('Looking …').count()) === 0 && found.every((check) => check === 'refusals');
+  };
+  await until(isWell, { what: () => `nothing to be wrong; the page finds ${found.join(', ')}` });
 }
 
 export function faultless({ faults }: Watched): void {

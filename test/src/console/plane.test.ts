@@ -16,7 +16,7 @@ import {
 } from '../harness/index.ts';
 import { readRecords } from '../plane/audit-records.ts';
 import { adminOf, askFirst, carries, closed, dial } from '../plane/dials.ts';
-import { faultless, goTo, NO_BROWSER, openConsole, rowsOf, startBrowser } from './browser.ts';
+import { faultless, findsNothing, goTo, NO_BROWSER, openConsole, rowsOf, startBrowser } from './browser.ts';
 
 const skip = NO_BROWSER || redisMissing();
 const browser = sharedByFile(startBrowser);
@@ -91,7 +91,7 @@ test(
     const [{ Gateway = '' } = {}] = links;
     for (const { hubId } of hubs) await says(page, 'Links from gateways to hubs', { Gateway }, hubId, /up, \d/);
     await page.getByRole('heading', { name: '2 agents in 1 group, by tenant and zone' }).waitFor();
-    await page.getByText('Nothing is wrong that this page can see').waitFor();
+    await findsNothing(page);
 
     await goTo(page, 'Dials');
     await page.getByRole('button', { name: authority }).waitFor();

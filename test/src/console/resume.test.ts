@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import test from 'node:test';
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import { eventually } from '@isthmus/runtime/testing';
@@ -33,12 +32,14 @@ test(
       const what = () => `${state} after more than ${before} moves in ${JSON.stringify(found)}`;
       return (await until(look, { what })).moves;
     };
-    const carrier = async () => {
-      const { tunnels } = await admin.listTunnels({});
-      const found = hubs.find(({ id }) => id === tunnels[0]?.hubId);
-      assert.ok(found);
-      return found;
-    };
+    const carrier = () =>
+      until(
+        async () => {
+          const { tunnels } = await admin.listTunnels({});
+          return hubs.find(({ id }) => id === tunnels[0]?.hubId);
+        },
+        { what: 'a hub that carries the tunnel' },
+      );
     // On a busy machine, a hub may have been silent for so long that the tunnel has moved already.
     const early = await shows('attached', -1);
     await page
