@@ -1,9 +1,19 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
 import net, { type AddressInfo } from 'node:net';
-import { test } from 'node:test';
-import { planeEvents } from '@isthmus/tunnel';
-import { PeerLinks } from './peers.ts';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setImmediate as tick } from 'node:timers/promises';
+import { createServer } from 'node:tls';
+import { Authority } from '@isthmus/certificates/testing';
+import { changed, until } from '@isthmus/runtime/testing';
+import { DialAbort, planeEvents } from '@isthmus/tunnel';
+import { Http2Link } from '@isthmus/wire';
+import { TRANSPORT } from './defaults.ts';
+import { PeerLinks, servePeers } from './peers.ts';
 
 test('a gateway whose files cannot be read leaves no connection at a hub', async (t) => {
   let connections = 0;
@@ -30,4 +40,74 @@ test('a gateway whose files cannot be read leaves no connection at a hub', async
   await once(server, 'connection');
   last.destroy();
   assert.equal(connections, 1);
+});
+
+/** A gateway, what its links' events say, and what a hub needs to prove its role. */
+async function gateway(context: TestContext) {
+  const dir = await mkdtemp(join(tmpdir(), 'peers-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const authority = await Authority.create(dir, 'peers');
+  const [hub, own] = [await authority.peer(['hub']), await authority.peer(['gateway'])];
+  const events = planeEvents();
+  const said: string[] = [];
+  events.on('peer:open', (hubId, address) => void said.push(`${hubId} at ${address}: open`));
+  events.on('peer:close', (hubId, address) => void said.push(`${hubId} at ${address}: closed`));
+  events.on('peer:failure', (hubId, _address, { message }) => void said.push(`${hubId}: ${message}`));
+  const links = new PeerLinks({ tls: { ...own, ca: authority.cert }, events });
+  context.after(() => links.close());
+  const goTo = (peerAddress: string) => links.sync([{ hubId: 'h1', peerAddress, draining: false }]);
+  /** A hub whose dials have no answer. */
+  const serve = async (hubId = 'h1') => {
+    const never = () => new Promise<never>(() => {});
+    const tls = { ...hub, ca: authority.cert };
+    const options = { host: '127.0.0.1', port: 0, tls, hubId, dial: never, attach: never, events: planeEvents() };
+    const server = await servePeers(options);
+    context.after(() => server.close());
+    return server;
+  };
+  return { links, said, goTo, hub, serve };
+}
+
+test('a hub that takes a connection and never accepts the link on it is left', async (context) => {
+  using _ = changed(TRANSPORT, { peerConnectMs: 500, peerReconnectMs: 500 });
+  const { goTo, said, hub } = await gateway(context);
+  const tls = { cert: readFileSync(hub.cert), key: readFileSync(hub.key), ALPNProtocols: ['h2'] };
+  // It answers PINGs.
+  const server = createServer(tls, (socket) => {
+    new Http2Link({ role: 'server', socket }).on('begun', () => {}).on('fault', assert.ifError);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  context.after(() => server.close());
+  goTo(`127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const told = () => said.filter((text) => text.endsWith('it has not accepted the link within 500 ms'));
+  await until(() => told().length > 1, 'the end of an attempt, and of another');
+});
+
+test('a gateway takes no link of another hub than the one whose address it is', async (context) => {
+  const { goTo, said, serve } = await gateway(context);
+  goTo((await serve('hub ö')).address);
+  await until(() => said.length > 0);
+  assert.equal(said[0], "h1: hub hub ö answers where hub h1 should: see that hub's --advertise-address");
+});
+
+test('the late end of a link to an address that a hub has left says nothing of its new one', async (context) => {
+  const { links, goTo, said, serve } = await gateway(context);
+  const [before, after] = [await serve(), await serve()];
+  goTo(before.address);
+  await until(() => links.up === 1);
+  // It keeps the link open.
+  const dialled = links.link('h1')?.dial({
+    ...{ id: '0000000000000001', tenant: 'default', session: 's', deadline: performance.now() + 60_000 },
+    ...{ destination: { host: 'h', port: 1 }, signal: new DialAbort() },
+  });
+  goTo(after.address);
+  await until(() => links.up === 1);
+  const changes = [`h1 at ${before.address}: open`, `h1 at ${before.address}: closed`, `h1 at ${after.address}: open`];
+  assert.deepEqual(said, changes);
+  await before.close();
+  await assert.rejects(dialled as Promise<unknown>);
+  await tick();
+  assert.deepEqual(said, changes);
+  assert.notEqual(links.link('h1'), undefined);
 });

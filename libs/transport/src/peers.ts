@@ -140,118 +140,186 @@ export class PeerLinks {
   }
 }
 
+/** A connection that is opened again whenever it has ended, later after each failure in a row. */
+class Reopened {
+  readonly #open: (opened: () => void) => Promise<void>;
+  readonly #backoff = new Backoff(TRANSPORT.peerRetryFirstMs, TRANSPORT.peerRetryMostMs);
+  #timer: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  /** @param open resolves when it has ended, or could not be opened. It never rejects, and calls `opened` once the connection is there */
+  constructor(open: (opened: () => void) => Promise<void>) {
+    this.#open = open;
+    void this.#run();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  async #run(): Promise<void> {
+    await this.#open(() => this.#backoff.reset());
+    if (!this.#stopped) this.#timer = setTimeout(() => void this.#run(), this.#backoff.next());
+  }
+}
+
+/** A hub in the registry, and the gateway's connections to it: the link, and one on which the hub dials API servers. */
 class Peer {
   readonly hubId: string;
   readonly address: string;
   link: LinkClient | undefined;
+  /** The address or path that the link goes to. */
+  #linkedAt = '';
   failure: LinkFailure | undefined;
   /** Whether the first attempt to connect is over. */
   tried = false;
-  /** A link that the hub has not accepted yet. */
-  #unanswered: LinkClient | undefined;
   readonly #options: PeerLinksOptions;
-  readonly #backoff = new Backoff(TRANSPORT.peerRetryFirstMs, TRANSPORT.peerRetryMostMs);
-  #timer: NodeJS.Timeout | undefined;
-  #closed = false;
+  #kept: Reopened | undefined;
+  readonly #served: Reopened | undefined;
+  #servedLink: LinkServer | undefined;
+  /** Why it was not opened, the last time. */
+  #servedFailure = '';
   /** Whether the hub drains. After it ends the link, another one would be useless. */
   #draining = false;
-  #resting = false;
-  readonly #served: ServedHub | undefined;
+  /** Ends an attempt that is under way. */
+  readonly #stop = new AbortController();
 
   constructor(hubId: string, address: string, options: PeerLinksOptions) {
     this.hubId = hubId;
     this.address = address;
     this.#options = options;
-    void this.#connect();
+    this.#kept = new Reopened((opened) => this.#connect(opened));
     const { apiServers, member } = options;
-    if (apiServers && member) this.#served = new ServedHub(this, { apiServers, id: member.id, events: options.events });
+    if (apiServers && member) this.#served = new Reopened((opened) => this.#serve(apiServers, member.id, opened));
   }
 
   update({ draining }: KnownHub): void {
     this.#draining = draining;
-    if (draining || !this.#resting) return;
-    this.#resting = false;
-    void this.#connect();
+    if (!draining) this.#kept ??= new Reopened((opened) => this.#connect(opened));
   }
 
+  /** Lets go of the hub: its tunnels may end, and another Peer may take its id. */
   close(): void {
-    this.#closed = true;
-    this.#served?.close();
-    clearTimeout(this.#timer);
-    this.#unanswered?.destroy(new Error('gateway stops'));
-    this.link?.close();
+    this.#stop.abort();
+    this.#kept?.stop();
+    this.#served?.stop();
+    this.#servedLink?.close();
+    const { link } = this;
+    if (!link) return;
+    this.#lost(new Error('the link is closing'));
+    link.close();
   }
 
-  async #connect(): Promise<void> {
+  async #connect(opened: () => void): Promise<void> {
     const { events, instance, member } = this.#options;
-    let address = this.address;
+    const { hubId } = this;
+    let { address } = this;
     try {
-      const reached = await this.reach();
+      const reached = await this.#reach();
       const { socket } = reached;
-      if (this.#closed) {
-        socket.destroy();
-        return;
-      }
       address = reached.address;
       const link = new LinkClient({
         socket,
-        peer: `hub ${this.hubId}`,
+        peer: `hub ${hubId}`,
         ...(instance !== undefined && { gatewayInstance: instance }),
         member,
         events,
         // Only what was open ends with `peer:close`, which takes the suspicion back.
-        suspected: (is) => void (this.link === link && events.emit('peer:suspect', this.hubId, address, is)),
+        suspected: (is) => void (this.link === link && events.emit('peer:suspect', hubId, address, is)),
       });
-      // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
-      this.#unanswered = link;
-      const answer = await Promise.race([link.answered, link.closed]);
-      this.#unanswered = undefined;
-      if (answer instanceof Error) throw answer;
-      // A hub of an earlier version does not say.
-      if (answer && answer !== this.hubId) {
-        const text = `hub ${printable(answer)} answers where hub ${this.hubId} should: see that hub's --advertise-address`;
-        link.destroy(new Error(text));
-        throw new Error(text);
-      }
+      await this.#accepted(link);
+      if (this.#stop.signal.aborted) return link.destroy(new Error('gateway stops'));
       this.link = link;
+      this.#linkedAt = address;
       this.failure = undefined;
       this.tried = true;
-      this.#backoff.reset();
-      events.emit('peer:open', this.hubId, address);
+      opened();
+      events.emit('peer:open', hubId, address);
       const reason = await link.closed;
-      this.link = undefined;
-      this.failure = { error: reason, at: Date.now() };
-      events.emit('peer:close', this.hubId, address, reason.message);
+      if (this.link === link) this.#lost(reason);
     } catch (thrown) {
+      if (this.#stop.signal.aborted) return;
       const error = thrown as Error;
       this.failure = { error, at: Date.now() };
-      events.emit('peer:failure', this.hubId, address, error);
+      this.tried = true;
+      events.emit('peer:failure', hubId, address, error);
     }
+    if (!this.#draining) return;
+    this.#kept?.stop();
+    this.#kept = undefined;
+  }
+
+  #lost(error: Error): void {
     this.link = undefined;
-    this.tried = true;
-    this.#resting = this.#draining;
-    if (!this.#closed && !this.#resting) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
+    this.failure = { error, at: Date.now() };
+    this.#options.events.emit('peer:close', this.hubId, this.#linkedAt, error.message);
+  }
+
+  /** In TLS 1.3, a client learns only after its handshake whether its certificate was accepted. */
+  async #accepted(link: LinkClient): Promise<void> {
+    const timeout = this.#patience;
+    const late = `it has not accepted the link within ${timeout} ms`;
+    const answered = () => Promise.race([link.answered, link.closed]);
+    const answer = await unlessGivenUp(link, answered, { timeout, late, ...this.#unlessStopped });
+    if (answer instanceof Error) throw answer;
+    // A hub of an earlier version does not say.
+    if (!answer || answer === this.hubId) return;
+    const text = `hub ${printable(answer)} answers where hub ${this.hubId} should: see that hub's --advertise-address`;
+    link.destroy(new Error(text));
+    throw new Error(text);
+  }
+
+  /** Opens a connection on which the hub dials API servers. */
+  async #serve(apiServers: Pick<ApiServerLinks, 'instance' | 'serve'>, id: string, opened: () => void): Promise<void> {
+    const { instance } = apiServers;
+    const hello = { agentId: id, instance, identifiers: '', version: '', link: 'gateway' } as const;
+    let socket: Socket | undefined;
+    try {
+      ({ socket } = await this.#reach());
+      await requestLink(socket, HUB_SERVER_NAME, hello, TRANSPORT.peerConnectMs);
+      this.#stop.signal.throwIfAborted();
+      this.#servedLink = apiServers.serve(socket, this.hubId);
+      opened();
+      this.#servedFailure = '';
+      await this.#servedLink.closed;
+    } catch (thrown) {
+      socket?.destroy();
+      const error = thrown as Error;
+      // A hub that is not there fails its usual link, too, which says so.
+      if (error instanceof LinkRefused && error.message !== this.#servedFailure)
+        this.#options.events.emit('refused', 'peers', `hub ${this.hubId}`, error);
+      this.#servedFailure = error.message;
+    }
+    this.#servedLink = undefined;
+  }
+
+  /** How long a step of a connection may take, in milliseconds. */
+  get #patience(): number {
+    return this.failure ? TRANSPORT.peerReconnectMs : TRANSPORT.peerConnectMs;
+  }
+
+  get #unlessStopped() {
+    return { signal: this.#stop.signal, abandoned: 'gateway stops' };
   }
 
   /** Over the hub's unix socket if it has one here, otherwise over TLS. The link stays what it is until it ends. */
-  async reach(): Promise<{ readonly socket: Socket; readonly address: string }> {
+  async #reach(): Promise<{ readonly socket: Socket; readonly address: string }> {
     const { address } = this;
-    const { tls, socketOf } = this.#options;
-    const path = socketOf?.(address);
-    const patience = this.failure ? TRANSPORT.peerReconnectMs : TRANSPORT.peerConnectMs;
-    if (path === undefined) return { socket: await connectHub(address, tls, patience), address };
-    const local = await this.#connectLocal(path);
+    const path = this.#options.socketOf?.(address);
+    if (path === undefined) return { socket: await this.#reachOverTls(), address };
+    const local = await this.#reachLocal(path);
     if (local) return { socket: local, address: path };
-    const socket = await connectHub(address, tls, patience);
+    const socket = await this.#reachOverTls();
     // A hub that has just started opened its socket before the port that answered.
-    const late = await this.#connectLocal(path);
+    const late = await this.#reachLocal(path);
     if (!late) return { socket, address };
     socket.destroy();
     return { socket: late, address: path };
   }
 
   /** Returns undefined if nobody listens there: the hub runs on another machine, or serves no socket. */
-  async #connectLocal(path: string): Promise<Socket | undefined> {
+  async #reachLocal(path: string): Promise<Socket | undefined> {
     const socket = net.connect({ path, allowHalfOpen: true });
     try {
       await once(socket, 'connect');
@@ -265,90 +333,26 @@ class Peer {
       return undefined;
     }
   }
-}
 
-interface ServedHubOptions {
-  readonly apiServers: Pick<ApiServerLinks, 'instance' | 'serve'>;
-  /** The gateway's id in the plane. */
-  readonly id: string;
-  readonly events: PlaneEvents;
-}
-
-/** A gateway's connection to a hub on which the hub dials API servers. It is opened again for as long as the hub is in the registry. */
-class ServedHub {
-  readonly #hub: Pick<Peer, 'hubId' | 'reach'>;
-  readonly #options: ServedHubOptions;
-  readonly #backoff = new Backoff(TRANSPORT.peerRetryFirstMs, TRANSPORT.peerRetryMostMs);
-  #timer: NodeJS.Timeout | undefined;
-  #link: LinkServer | undefined;
-  #closed = false;
-  /** Why it was not opened, the last time. */
-  #failure = '';
-
-  constructor(hub: Pick<Peer, 'hubId' | 'reach'>, options: ServedHubOptions) {
-    this.#hub = hub;
-    this.#options = options;
-    void this.#run();
+  async #reachOverTls(): Promise<Socket> {
+    const { hostname, port } = new URL(`tcp://${this.address}`);
+    const host = hostname.replace(/^\[|\]$/g, '');
+    // First: it may throw, and would leave a socket behind.
+    const trust = clientTlsOf(this.#options.tls);
+    const timeout = this.#patience;
+    const late = performance.now() + timeout;
+    const below = await connectTo({ host, port: Number(port) }, { timeout, signal: this.#stop.signal });
+    // By its role, not its address: anyone who can write to the registry could name any address.
+    const { socket, done } = secureConnect({ socket: below, servername: host, ALPNProtocols: ['h2'] }, trust, [
+      HUB_SERVER_NAME,
+    ]);
+    await unlessGivenUp(socket, () => done, {
+      timeout: late - performance.now(),
+      late: `no TLS handshake within ${timeout} ms`,
+      ...this.#unlessStopped,
+    });
+    return socket;
   }
-
-  /** Takes no more connections. Those that run may end. */
-  close(): void {
-    this.#closed = true;
-    clearTimeout(this.#timer);
-    this.#link?.close();
-  }
-
-  async #run(): Promise<void> {
-    const { hubId } = this.#hub;
-    try {
-      const link = await this.#open();
-      this.#backoff.reset();
-      this.#failure = '';
-      await link.closed;
-    } catch (thrown) {
-      const error = thrown as Error;
-      // A hub that is not there fails its usual link, too, which says so.
-      if (error instanceof LinkRefused && error.message !== this.#failure)
-        this.#options.events.emit('refused', 'peers', `hub ${hubId}`, error);
-      this.#failure = error.message;
-    }
-    this.#link = undefined;
-    if (!this.#closed) this.#timer = setTimeout(() => void this.#run(), this.#backoff.next());
-  }
-
-  async #open(): Promise<LinkServer> {
-    const { id, apiServers } = this.#options;
-    const { socket } = await this.#hub.reach();
-    try {
-      const { instance } = apiServers;
-      const hello = { agentId: id, instance, identifiers: '', version: '', link: 'gateway' } as const;
-      await requestLink(socket, HUB_SERVER_NAME, hello, TRANSPORT.peerConnectMs);
-      if (this.#closed) throw new Error('gateway stops');
-      // `close` ends it from now on.
-      this.#link = apiServers.serve(socket, this.#hub.hubId);
-      return this.#link;
-    } catch (error) {
-      socket.destroy();
-      throw error;
-    }
-  }
-}
-
-/** @param patience how long it may take, in milliseconds */
-async function connectHub(address: string, settings: TlsSettings, patience: number): Promise<Socket> {
-  const { hostname, port } = new URL(`tcp://${address}`);
-  const host = hostname.replace(/^\[|\]$/g, '');
-  // First: it may throw, and would leave a socket behind.
-  const trust = clientTlsOf(settings);
-  const late = performance.now() + patience;
-  const below = await connectTo({ host, port: Number(port) }, { timeout: patience });
-  // By its role, not its address: anyone who can write to the registry could name any address.
-  const { socket, done } = secureConnect({ socket: below, servername: host, ALPNProtocols: ['h2'] }, trust, [
-    HUB_SERVER_NAME,
-  ]);
-  const text = `no TLS handshake within ${patience} ms`;
-  await unlessGivenUp(socket, () => done, { timeout: late - performance.now(), late: text });
-  return socket;
 }
 
 export interface PeerServerOptions {
