@@ -18,16 +18,19 @@ import {
   DialError,
   type DialRequest,
   type Established,
+  formatDestination,
   inTurns,
   PlaneEnded,
   type PlaneEvents,
   type Prohibited,
   parseDestination,
   TokenBucket,
-  Tunnel,
+  type Tunnel,
 } from '@isthmus/tunnel';
 import type { TenantLimits } from '@isthmus/tunnel/limits';
 import { TRANSPORT } from '../defaults.ts';
+import { serve, type Waiter } from '../dial-to-tunnel.ts';
+import { PendingDial } from '../dialling-side.ts';
 import { connectError } from '../endpoint.ts';
 import { resetSocket, SocketEnd } from '../socket-end.ts';
 import type { ByName, NamedHello } from '../tls/client-hello.ts';
@@ -74,6 +77,7 @@ interface Client {
   readonly tenant: string;
   readonly server: ApiServer;
   readonly dial: ClientDial;
+  /** How long it may take, in milliseconds. */
   readonly timeoutMs: number;
 }
 
@@ -129,36 +133,11 @@ export class ApiServers {
 
   /** Connects a client that comes through an agent of a tenant to the tenant's API server, whatever its destination says. */
   readonly dial = (request: DialRequest, timeoutMs: number = TRANSPORT.apiServerConnectMs): Promise<Established> => {
-    const { events } = this.#options;
-    const start = performance.now();
     const { tenant } = request;
-    const fail = (thrown: unknown) => {
-      const error = asDialError(thrown);
-      if (!request.signal.aborted) events.emit('api-server:failure', request, error, performance.now() - start);
-      return error;
-    };
     const server = this.#options.ofTenant(tenant);
     const none = `tenant ${tenant} has no API server here: its file names none (apiServer)`;
-    if (!server) return Promise.reject(fail(new DialError('http_request_denied', none)));
-    const dial: ClientDial = request;
-    dial.destination = parseDestination(server.addresses[0] ?? '');
-    const use = this.#useOf(tenant);
-    const refusal = this.#limited(use, tenant);
-    if (refusal) return Promise.reject(fail(refusal));
-    use.open++;
-    const gone = () => void use.open--;
-    const connected = ({ socket, address }: Reached): Established => {
-      onceClosed(socket, gone);
-      dial.destination = parseDestination(address);
-      this.#counted(socket, address);
-      if (server.proxyProtocol) socket.write(proxyHeader(request.caller ?? {}));
-      return this.#carried(socket, use);
-    };
-    const failed = (error: unknown): never => {
-      gone();
-      throw fail(error);
-    };
-    return this.#connect({ tenant, server, dial, timeoutMs }).then(connected, failed);
+    if (!server) return Promise.reject(this.#failed(request, new DialError('http_request_denied', none)));
+    return this.#dial({ tenant, server, dial: request, timeoutMs });
   };
 
   /** Cuts a tunnel when the process stops. */
@@ -180,58 +159,83 @@ export class ApiServers {
     for (const end of [...this.#ends]) end(reason);
   }
 
+  /** Takes a client that comes by itself. */
   #take(socket: Socket, hello: NamedHello, server: ApiServer): void {
     const { events } = this.#options;
     const { tenant } = server;
-    const start = performance.now();
     const dial = dialOf(socket, hello, server);
-    const client = { tenant, server, dial, timeoutMs: TRANSPORT.apiServerConnectMs };
-    const fail = (thrown: unknown) => {
-      const error = asDialError(thrown);
-      if (!dial.signal.aborted) events.emit('api-server:failure', dial, error, performance.now() - start);
+    const passed: Passed = { address: undefined, tunnel: undefined };
+    const before = this.#hellos.get(hello.random);
+    if (!before) this.#hellos.set(hello.random, passed);
+    const end = (reason: Error) => dial.signal.abort(reason);
+    this.#ends.add(end);
+    onceClosed(socket, () => {
+      if (!before) this.#hellos.delete(hello.random);
+      dial.signal.abort();
+    });
+    const reset = () => {
+      this.#ends.delete(end);
       resetSocket(socket);
     };
-    const guarded = guarding((error) => {
-      fail(error);
-      events.emit('fault', 'api-server', remoteOf(socket), error);
-    });
-    const enter = guarded(() => {
-      const use = this.#useOf(tenant);
-      const refusal = this.#refusal(use, hello, tenant);
-      if (refusal) return fail(refusal);
-      const passed: Passed = { address: undefined, tunnel: undefined };
-      this.#hellos.set(hello.random, passed);
-      use.open++;
-      const gone = () => {
-        use.open--;
-        this.#hellos.delete(hello.random);
-        dial.signal.abort();
-      };
-      onceClosed(socket, gone);
-      const end = (reason: Error) => {
-        dial.signal.abort(reason);
-        resetSocket(socket);
-      };
-      this.#ends.add(end);
-      const settled = guarded((reached: Reached | undefined, error?: unknown) => {
+    const waiter: Waiter = {
+      accept() {
+        passed.address = formatDestination(dial.destination);
+        return new SocketEnd(socket);
+      },
+      begun: (tunnel) => {
         this.#ends.delete(end);
-        if (!reached) return fail(error);
-        passed.address = reached.address;
-        dial.destination = parseDestination(reached.address);
-        passed.tunnel = this.#join(socket, client, reached, use);
+        passed.tunnel = tunnel;
+        this.runs(tunnel);
+        socket.resume();
+      },
+      refuse: reset,
+      unanswered: reset,
+      fault(error) {
+        reset();
+        events.emit('fault', 'api-server', remoteOf(socket), error);
+      },
+    };
+    const timeoutMs = TRANSPORT.apiServerConnectMs;
+    const ask = () =>
+      before
+        ? Promise.reject(this.#failed(dial, this.#sameHello(before, hello.serverName)))
+        : this.#dial({ tenant, server, dial, timeoutMs });
+    void serve(dial, ask, waiter, { role: 'api-server', events, halfClosedMs: LONGEST_TIMER });
+  }
+
+  #dial(client: Client): Promise<Established> {
+    const { tenant, server, dial } = client;
+    const { hubId } = this.#options;
+    const start = performance.now();
+    dial.destination = parseDestination(server.addresses[0] ?? '');
+    const use = getOrPut(this.#uses, tenant, () => new Use(tenant, this.#options.limits));
+    const refusal = this.#limited(use, tenant);
+    if (refusal) return Promise.reject(this.#failed(dial, refusal));
+    use.open++;
+    const gone = () => void use.open--;
+    const connected = ({ socket, address }: Reached): Established => {
+      this.addresses.count(address, 1);
+      onceClosed(socket, () => {
+        gone();
+        this.addresses.count(address, -1);
       });
-      this.#connect(client).then(settled, (error) => settled(undefined, error));
-    });
-    enter();
+      dial.destination = parseDestination(address);
+      if (server.proxyProtocol) socket.write(proxyHeader(dial.caller ?? {}));
+      const { meter } = use;
+      const names = { agentId: DIRECT, sessionId: '', hubId, timing: {} };
+      return { end: new SocketEnd(socket), ...names, ...(meter && { meter }) };
+    };
+    const failed = (error: unknown): never => {
+      gone();
+      throw this.#failed(dial, error, start);
+    };
+    return this.#connect(client).then(connected, failed);
   }
 
-  #refusal(use: Use, { random, serverName }: NamedHello, tenant: string): DialError | undefined {
-    const before = this.#hellos.get(random);
-    return before ? this.#sameHello(before, serverName) : this.#limited(use, tenant);
-  }
-
-  #useOf(tenant: string): Use {
-    return getOrPut(this.#uses, tenant, () => new Use(tenant, this.#options.limits));
+  #failed(dial: DialRequest, thrown: unknown, start: number = performance.now()): DialError {
+    const error = asDialError(thrown);
+    if (!dial.signal.aborted) this.#options.events.emit('api-server:failure', dial, error, performance.now() - start);
+    return error;
   }
 
   #limited(use: Use, tenant: string): DialError | undefined {
@@ -260,68 +264,24 @@ export class ApiServers {
   }
 
   #reach({ server, dial, timeoutMs }: Client): Promise<Reached> {
-    return new Promise((resolve, reject) => {
-      const { signal } = dial;
-      const left = new DialError('connection_terminated', 'the client left');
-      if (signal.aborted) return reject(left);
-      const settle = () => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', abandon);
-      };
-      const giveUp = (late: boolean, error: DialError) => {
-        settle();
-        stop(late);
-        reject(error);
-      };
-      const abandon = () => giveUp(false, left);
-      const seconds = timeoutMs / 1000;
-      const late = () => giveUp(true, new DialError('connection_timeout', `no address answered within ${seconds} s`));
-      const timer = setTimeout(late, timeoutMs);
-      signal.addEventListener('abort', abandon);
-      const stop = this.addresses.connect(server.addresses, {
-        reached(reached) {
-          settle();
-          resolve(reached);
-        },
-        failed(error, address) {
-          settle();
-          dial.destination = parseDestination(address);
-          reject(error.code === undefined ? prohibited(error) : connectError(dial, error));
-        },
-      });
+    const left = () => new DialError('connection_terminated', 'the client left');
+    if (dial.signal.aborted) return Promise.reject(left());
+    const late = `no address answered within ${timeoutMs / 1000} s`;
+    const pending = new PendingDial<Reached>(dial, {
+      deadline: performance.now() + timeoutMs,
+      guarded: guarding((error) => pending.fail(asDialError(error))),
+      cancel: () => stop(!dial.signal.aborted),
+      abandoned: left,
+      expired: () => new DialError('connection_timeout', late),
     });
-  }
-
-  #join(
-    socket: Socket,
-    { dial, server }: Client,
-    { socket: upstream, address }: Reached,
-    use: Use,
-  ): Tunnel | undefined {
-    this.#counted(upstream, address);
-    if (dial.signal.aborted) {
-      upstream.on('error', () => {}).destroy();
-      return undefined;
-    }
-    if (server.proxyProtocol) upstream.write(proxyHeader(dial.caller ?? {}));
-    const { events } = this.#options;
-    const carried = this.#carried(upstream, use);
-    const tunnel = new Tunnel('api-server', dial, new SocketEnd(socket), carried, events, LONGEST_TIMER);
-    this.runs(tunnel);
-    socket.resume();
-    return tunnel;
-  }
-
-  /** Counts a connection at the address that it went to. */
-  #counted(upstream: Socket, address: string): void {
-    this.addresses.count(address, 1);
-    onceClosed(upstream, () => this.addresses.count(address, -1));
-  }
-
-  #carried(upstream: Socket, { meter }: Use): Established {
-    const { hubId } = this.#options;
-    const names = { agentId: DIRECT, sessionId: '', hubId, timing: {} };
-    return { end: new SocketEnd(upstream), ...names, ...(meter && { meter }) };
+    const stop = this.addresses.connect(server.addresses, {
+      reached: (reached) => pending.succeed(reached),
+      failed(error, address) {
+        dial.destination = parseDestination(address);
+        pending.fail(error.code === undefined ? prohibited(error) : connectError(dial, error));
+      },
+    });
+    return pending.answer;
   }
 }
 
