@@ -36,7 +36,11 @@ const MESSAGES: Readonly<Record<string, string | ((n: number) => string)>> = {
     JSON.stringify({ type: 'credential', token: `${'a'.repeat(TRANSPORT.tokenCharacters - 20)}.${n}.x` }),
   stranger: (n) => JSON.stringify({ type: 'stranger', address: 'HUB', serverId: `other-${n}`, plane: 'p' }),
   'hung-up': (n) => JSON.stringify({ type: 'hung-up', gateway: n.toString(16).padStart(16, '0'), reset: true }),
-  membership: JSON.stringify({ type: 'membership', hubs: Array.from({ length: 100 }, (_, i) => hub(i)) }),
+  membership: JSON.stringify({
+    type: 'membership',
+    current: true,
+    hubs: Array.from({ length: 100 }, (_, i) => hub(i)),
+  }),
   policy: JSON.stringify({ type: 'policy', deny: Array(TRANSPORT.ruleEntries).fill({ ports: [1, 2, 3, 4] }) }),
   renewed: '{"type":"renewed"}',
   'of no known type, with many keys': `{"type":"x",${Array.from({ length: LARGEST / 12 }, (_, i) => `"k${i}":1`)}}`,

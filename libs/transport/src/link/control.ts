@@ -20,12 +20,6 @@ interface RenewedMessage {
   readonly type: 'renewed';
 }
 
-/** Returns a credential message with nothing but its own fields, or undefined if it is malformed. */
-function readCredential({ token }: Readonly<Record<string, unknown>>): CredentialMessage | undefined {
-  if (typeof token !== 'string' || token === '' || token.length > TRANSPORT.tokenCharacters) return undefined;
-  return { type: 'credential', token };
-}
-
 /** Names a gateway's process in the head of its control stream. */
 export const GATEWAY_FIELD = 'isthmus-gateway';
 
@@ -61,68 +55,6 @@ export type MembershipMessage =
       readonly gone: readonly string[];
     };
 
-/**
- * Returns a membership message with nothing but its own fields, or undefined if it is malformed. `current` and `generation` are
- * optional, because older hubs do not send them.
- */
-export function readMembership(value: Readonly<Record<string, unknown>>): MembershipMessage | undefined {
-  const { type, current = true, hubs, changed, gone } = value;
-  if (typeof current !== 'boolean') return undefined;
-  if (type === 'membership') {
-    const all = hubList(hubs, readMember);
-    return all && { type, current, hubs: all };
-  }
-  if (type !== 'membership-change') return undefined;
-  const members = hubList(changed, readMember);
-  const ids = hubList(gone, readId);
-  return members && ids && { type, current, changed: members, gone: ids };
-}
-
-function hubList<T>(value: unknown, read: (item: unknown) => T | undefined): T[] | undefined {
-  return listOf(value, TRANSPORT.hubsInMessage, read);
-}
-
-function listOf<T>(value: unknown, most: number, read: (item: unknown) => T | undefined): T[] | undefined {
-  if (!Array.isArray(value) || value.length > most) return undefined;
-  const items: T[] = [];
-  for (const item of value) {
-    const known = read(item);
-    if (known === undefined) return undefined;
-    items.push(known);
-  }
-  return items;
-}
-
-function readMember(value: unknown): HubMember | undefined {
-  if (!isRecord(value)) return undefined;
-  const { hubId, address, zone, draining, generation = 0 } = value;
-  if (readId(hubId) === undefined || !isNameOf(address) || !isNameOf(zone)) return undefined;
-  if (typeof draining !== 'boolean' || !Number.isSafeInteger(generation)) return undefined;
-  if (address !== '' && !isPlace(address)) return undefined;
-  return { hubId: hubId as string, address, zone, draining, generation: generation as number };
-}
-
-function readId(value: unknown): string | undefined {
-  return isNameOf(value) && value !== '' ? value : undefined;
-}
-
-function isNameOf(value: unknown): value is string {
-  return typeof value === 'string' && isName(value);
-}
-
-function isReason(value: unknown): value is string {
-  return typeof value === 'string' && value.length <= TRANSPORT.reasonCharacters && isPrintable(value);
-}
-
-function isPlace(text: string): boolean {
-  try {
-    parseDestination(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /** One rule about what callers may dial: a prefix, or a host pattern, or neither, which means every destination. */
 interface PolicyRule {
   /** Named in refusals. */
@@ -147,50 +79,6 @@ export interface PolicyRules {
  */
 type PolicyMessage = { readonly type: 'policy' } & PolicyRules;
 
-/**
- * Returns a policy message with nothing but its own fields, or undefined if it is malformed. The agent checks prefixes and patterns when it
- * uses them.
- */
-export function readPolicy(value: Readonly<Record<string, unknown>>): PolicyMessage | undefined {
-  const message: { -readonly [Key in keyof PolicyMessage]: PolicyMessage[Key] } = { type: 'policy' };
-  for (const name of ['deny', 'allow'] as const) {
-    if (value[name] === undefined) continue;
-    const rules = listOf(value[name], TRANSPORT.ruleEntries, readRule);
-    if (!rules) return undefined;
-    message[name] = rules;
-  }
-  return message;
-}
-
-function readRule(value: unknown): PolicyRule | undefined {
-  if (!isRecord(value)) return undefined;
-  const { name, cidr, host, ports, callers } = value;
-  // A rule without any of them would match every destination. Only a later version could mean something else by it.
-  if (cidr === undefined && host === undefined && ports === undefined) return undefined;
-  if (cidr !== undefined && host !== undefined) return undefined;
-  if (![name, cidr, host].every((text) => text === undefined || isText(text))) return undefined;
-  if (!isListOf(ports, isPort) || !isListOf(callers, isText)) return undefined;
-  return {
-    ...(name !== undefined && { name: name as string }),
-    ...(cidr !== undefined && { cidr: cidr as string }),
-    ...(host !== undefined && { host: host as string }),
-    ...(ports !== undefined && { ports: ports as number[] }),
-    ...(callers !== undefined && { callers: callers as string[] }),
-  };
-}
-
-function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {
-  return value === undefined || (Array.isArray(value) && value.length <= TRANSPORT.ruleEntries && value.every(isItem));
-}
-
-function isText(value: unknown): boolean {
-  return typeof value === 'string' && value !== '' && isName(value);
-}
-
-function isPort(value: unknown): boolean {
-  return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 65_535;
-}
-
 /** From `isthmus hold` to a gateway: a tunnel of its callers was cut. Who its caller and tenant are follows from the link. */
 export interface CutMessage {
   readonly type: 'cut';
@@ -213,32 +101,8 @@ export interface CutMessage {
   readonly down: number;
 }
 
-/** Returns a cut with nothing but its own fields, or undefined if it is malformed. */
-export function readCut(value: Readonly<Record<string, unknown>>): CutMessage | undefined {
-  const { dial, by, reason, destination, agent, gateway, hold, trace, ms, agoMs, up, down } = value;
-  const counts = [ms, agoMs, up, down];
-  if (!counts.every((count) => Number.isSafeInteger(count) && (count as number) >= 0)) return undefined;
-  if (typeof dial !== 'string' || !isHexId(dial) || !CUT_BY.includes(by as CutBy)) return undefined;
-  if (!isReason(reason)) return undefined;
-  if (!isNameOf(destination) || !isPlace(destination) || !isNameOf(agent) || !isNameOf(trace)) return undefined;
-  if (!isNameOf(gateway) || readId(hold) === undefined) return undefined;
-  const [age, ago, sent, got] = counts as [number, number, number, number];
-  return {
-    type: 'cut',
-    dial,
-    by: by as CutBy,
-    reason,
-    destination,
-    agent,
-    gateway,
-    hold: hold as string,
-    trace,
-    ms: age,
-    agoMs: ago,
-    up: sent,
-    down: got,
-  };
-}
+/** To an agent: the hub has lost its connection to a gateway's process, which did not say goodbye. */
+type HungUpMessage = { readonly type: 'hung-up' } & GatewayLoss;
 
 /** What the two ends of a link tell each other besides the tunnels. */
 export type ControlMessage =
@@ -250,11 +114,133 @@ export type ControlMessage =
   /** To an agent: the plane's hubs, at the start of the link and whenever they change. */
   | MembershipMessage
   | PolicyMessage
-  /** To an agent: the hub has lost its connection to a gateway's process, which did not say goodbye. */
-  | ({ readonly type: 'hung-up' } & GatewayLoss)
+  | HungUpMessage
   | CredentialMessage
   | RenewedMessage
   | CutMessage;
+
+/** Returns a field as it should be, or throws. */
+type Reader<T> = (value: unknown) => T;
+
+const MALFORMED = new Error('malformed');
+
+function such<T>(isSuch: (value: unknown) => boolean): Reader<T> {
+  return (value) => {
+    if (!isSuch(value)) throw MALFORMED;
+    return value as T;
+  };
+}
+
+function may<T>(reader: Reader<T>): Reader<T | undefined> {
+  return (value) => (value === undefined ? undefined : reader(value));
+}
+
+function list<T>(most: number, reader: Reader<T>): Reader<T[]> {
+  const items = such<unknown[]>((value) => Array.isArray(value) && value.length <= most);
+  return (value) => items(value).map(reader);
+}
+
+/** An object with these fields. Others are left out. */
+function object<T extends object>(readers: { readonly [Name in keyof T]-?: Reader<T[Name]> }): Reader<T> {
+  return (value) => {
+    if (!isRecord(value)) throw MALFORMED;
+    const known: Partial<T> = {};
+    for (const name in readers) {
+      const field = readers[name](value[name]);
+      if (field !== undefined) known[name] = field;
+    }
+    return known as T;
+  };
+}
+
+const isNameOf = (value: unknown) => typeof value === 'string' && isName(value);
+
+function isPlace(value: unknown): boolean {
+  try {
+    return isNameOf(value) && parseDestination(value as string).port > 0;
+  } catch {
+    return false;
+  }
+}
+
+const name = such<string>(isNameOf);
+const filled = such<string>((value) => isNameOf(value) && value !== '');
+const place = such<string>(isPlace);
+const flag = such<boolean>((value) => typeof value === 'boolean');
+const count = such<number>((value) => Number.isSafeInteger(value) && Number(value) >= 0);
+const port = such<number>((value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 65_535);
+const hexId = such<string>((value) => typeof value === 'string' && isHexId(value));
+const shortText = (most: number, isFit: (text: string) => boolean) =>
+  such<string>((value) => typeof value === 'string' && value.length <= most && isFit(value));
+
+const member = object<HubMember>({
+  hubId: filled,
+  address: (value) => (value === '' ? '' : place(value)),
+  zone: name,
+  draining: flag,
+  generation: such(Number.isSafeInteger),
+});
+
+const knownRule = object<PolicyRule>({
+  name: may(filled),
+  cidr: may(filled),
+  host: may(filled),
+  ports: may(list(TRANSPORT.ruleEntries, port)),
+  callers: may(list(TRANSPORT.ruleEntries, filled)),
+});
+
+/** The agent checks prefixes and patterns when it uses them. */
+function rule(value: unknown): PolicyRule {
+  const known = knownRule(value);
+  const { cidr, host, ports } = known;
+  // A rule without any of them would match every destination. Only a later version could mean something else by it.
+  if ((cidr ?? host ?? ports) === undefined || (cidr !== undefined && host !== undefined)) throw MALFORMED;
+  return known;
+}
+
+const members = list(TRANSPORT.hubsInMessage, member);
+const rules = may(list(TRANSPORT.ruleEntries, rule));
+
+/** Of a message whose type is known. */
+const type = such<never>(() => true);
+
+const READERS = new Map<string, Reader<ControlMessage>>([
+  ['membership', object<MembershipMessage & { type: 'membership' }>({ type, current: flag, hubs: members })],
+  [
+    'membership-change',
+    object<MembershipMessage & { type: 'membership-change' }>({
+      ...{ type, current: flag, changed: members },
+      gone: list(TRANSPORT.hubsInMessage, filled),
+    }),
+  ],
+  ['policy', object<PolicyMessage>({ type, deny: rules, allow: rules })],
+  [
+    'credential',
+    object<CredentialMessage>({ type, token: shortText(TRANSPORT.tokenCharacters, (text) => text !== '') }),
+  ],
+  ['hung-up', object<HungUpMessage>({ type, gateway: hexId, reset: flag, unread: flag })],
+  [
+    'cut',
+    object<CutMessage>({
+      ...{ type, dial: hexId, by: such<CutBy>((value) => CUT_BY.includes(value as CutBy)) },
+      ...{ reason: shortText(TRANSPORT.reasonCharacters, isPrintable), destination: place, agent: name },
+      ...{ gateway: name, hold: filled, trace: name, ms: count, agoMs: count, up: count, down: count },
+    }),
+  ],
+]);
+
+/**
+ * Returns a message of a known type with nothing but its own fields, or undefined if it is malformed, because the peer may run any software.
+ * Unknown types come from later versions, and the receiver skips them.
+ */
+export function readMessage(value: MessageHead): ControlMessage | undefined {
+  const reader = READERS.get(value.type);
+  try {
+    return reader ? reader(value) : (value as ControlMessage);
+  } catch {
+    return undefined;
+  }
+}
 
 /** What a message costs of what a link takes. */
 export function controlCost(bytes: number): number {
@@ -372,7 +358,7 @@ export class Control {
     const { receive, refused, fail } = this.#options;
     const line = bytes.toString();
     const head = parse(line);
-    const message = head && read(head);
+    const message = head && readMessage(head);
     // A token that could not be read is a secret all the same.
     const shown = head?.type === 'credential' ? 'credential' : line.slice(0, 100);
     const bad = () => new Error(`bad control message ${JSON.stringify(shown)}`);
@@ -383,39 +369,18 @@ export class Control {
   }
 }
 
-type Head = Readonly<Record<string, unknown>> & { readonly type: string };
+type MessageHead = Readonly<Record<string, unknown>> & { readonly type: string };
 
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
 /** Returns one line as an object with a type, or undefined if it is none. */
-function parse(line: string): Head | undefined {
+function parse(line: string): MessageHead | undefined {
   try {
     const value: unknown = JSON.parse(line);
-    return isRecord(value) && typeof value.type === 'string' ? (value as Head) : undefined;
+    return isRecord(value) && typeof value.type === 'string' ? (value as MessageHead) : undefined;
   } catch {
     return undefined;
   }
-}
-
-/**
- * Checks a message of a known type, because the peer may run any software. Returns undefined if it is malformed. Unknown types come
- * from later versions, and the receiver skips them.
- */
-function read(value: Head): ControlMessage | undefined {
-  const { type } = value;
-  if (type === 'membership' || type === 'membership-change') return readMembership(value);
-  if (type === 'policy') return readPolicy(value);
-  if (type === 'credential') return readCredential(value);
-  if (type === 'hung-up') return readHungUp(value);
-  if (type === 'cut') return readCut(value);
-  return value as ControlMessage;
-}
-
-/** A hub of an earlier version does not say whether the connection was reset. */
-function readHungUp({ gateway, reset = false, unread = false }: Head): ControlMessage | undefined {
-  const flags = typeof reset === 'boolean' && typeof unread === 'boolean';
-  const readable = typeof gateway === 'string' && isHexId(gateway) && flags;
-  return readable ? { type: 'hung-up', gateway, reset, unread } : undefined;
 }

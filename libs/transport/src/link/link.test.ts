@@ -35,6 +35,29 @@ test('a dial through a link reaches the destination and carries bytes, half-clos
   assert.deepEqual(await readAll(established), createHash('sha256').update(bytes).digest());
 });
 
+test('what a serving side says before the other side listens is kept once of each kind', async () => {
+  const accepted = Promise.withResolvers<net.Socket>();
+  const port = await listen(net.createServer({ allowHalfOpen: true }, accepted.resolve));
+  const events = planeEvents();
+  const server = new LinkServer({
+    ...{ socket: net.connect(port, '127.0.0.1'), peer: 'hub h1', role: 'agent', dial: dialTcp, events },
+  });
+  for (let number = 1; number <= 1000; number++) server.send({ type: 'credential', token: `token-${number}` });
+  server.drain();
+  const heard: unknown[] = [];
+  const told = Promise.withResolvers<void>();
+  const client = new LinkClient({
+    ...{ socket: await accepted.promise, peer: 'agent a1', events },
+    receive(message) {
+      heard.push(message);
+      if (message.type === 'drain') told.resolve();
+    },
+  });
+  cleanups.push(() => client.destroy(new Error('test over')));
+  await told.promise;
+  assert.deepEqual(heard, [{ type: 'credential', token: 'token-1000' }, { type: 'drain' }]);
+});
+
 test('an answer tells what hub and agent took, and so does a refusal', () => {
   const timing = { dnsMs: 0.25, connectMs: 1.5, agentMs: 2, hubMs: 3.125 };
   const established = answerHead({ agentId: 'a', sessionId: 's', hubId: 'h', timing }, undefined);
