@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { PlaneEnded } from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
 import { agentAtHub, connect, destination, echo, hub, pings, request } from './testing/plane.ts';
 
 const MIB = 1024 * 1024;
@@ -20,7 +21,8 @@ test('one stalled tunnel of an agent’s stream does not stop the others while i
 });
 
 test('one that lets nobody else have a turn is ended, and one that reads on gets every byte', async () => {
-  const { client } = await agentAtHub({ shareBytes: 64 * 1024, patienceMs: 1000 });
+  using _ = changed(TRANSPORT, { packetsTunnelShareBytes: 64 * 1024, packetsPatienceMs: 1000 });
+  const { client } = await agentAtHub();
   const sent = randomBytes(8 * MIB);
   const bulk = await destination((socket) => void socket.resume().end(sent));
   const [stalled, reading] = await Promise.all([client.dial(request(bulk)), client.dial(request(bulk))]);

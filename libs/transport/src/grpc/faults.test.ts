@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { ClientHttp2Session } from 'node:http2';
 import { test } from 'node:test';
-import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
+import { changed, DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import { endpointDial } from '../endpoint.ts';
@@ -156,7 +156,8 @@ test('a defect where a refused agent, or a peer that breaks the protocol, is rep
 });
 
 test('a defect where a stalled reader is reported ends its stream', async () => {
-  const { client, events } = await agentAtHub({ shareBytes: 0, patienceMs: 200 });
+  using _ = changed(TRANSPORT, { packetsTunnelShareBytes: 0, packetsPatienceMs: 200 });
+  const { client, events } = await agentAtHub();
   const source = await destination((socket) => void socket.on('error', () => {}).write(Buffer.alloc(32 * 1024 * 1024)));
   const fault = failOnce(events, 'tunnel:stalled');
   const { end } = await client.dial(request(source));

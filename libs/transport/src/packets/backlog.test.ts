@@ -3,10 +3,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { mock, test } from 'node:test';
-import { SharedBudget, Waiting } from '@isthmus/runtime';
-import { until } from '@isthmus/runtime/testing';
+import { Waiting } from '@isthmus/runtime';
+import { changed, until } from '@isthmus/runtime/testing';
 import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
-import { PacketMux } from './mux.ts';
+import { TRANSPORT } from '../defaults.ts';
+import { PacketMux, packetsBudget } from './mux.ts';
 import { Unread } from './stream.ts';
 import { channelPair, plane, request, types } from './testing.ts';
 
@@ -27,22 +28,24 @@ async function digestOf(stream: Duplex): Promise<string> {
 }
 
 test('a reader that rests holds its stream up beyond its share, and then gets every byte', async () => {
-  const budget = new SharedBudget(64 * MIB);
-  const { client, hub, fars } = plane({}, { shareBytes: 128 * KIB, budget });
+  using _ = changed(TRANSPORT, { packetsTunnelShareBytes: 128 * KIB });
+  const { left } = packetsBudget;
+  const { client, hub, fars } = plane();
   hub.window = 256 * KIB;
   const { end } = await client.dial(request());
   const sent = randomBytes(4 * MIB);
   fars[0]?.end(sent);
   await until(() => hub.heldUp, 'held up');
-  assert.equal(64 * MIB - budget.left, 128 * KIB);
+  assert.equal(left - packetsBudget.left, 128 * KIB);
   // A packet may go beyond.
   assert.ok(hub.withheld <= 320 * KIB, `${hub.withheld}`);
   assert.equal(await digestOf(end.stream), sha256(sent));
-  assert.deepEqual([hub.withheld, budget.left], [0, 64 * MIB]);
+  assert.deepEqual([hub.withheld, packetsBudget.left], [0, left]);
 });
 
 test('what waits within its share holds up nobody', async () => {
-  const { client, hub, fars } = plane({}, { shareBytes: MIB });
+  using _ = changed(TRANSPORT, { packetsTunnelShareBytes: MIB });
+  const { client, hub, fars } = plane();
   hub.window = 1;
   const [resting, lively] = await Promise.all([client.dial(request()), client.dial(request())]);
   fars[0]?.write(Buffer.alloc(MIB));
@@ -55,23 +58,26 @@ test('what waits within its share holds up nobody', async () => {
 });
 
 test('many slow readers make each other a small share, beyond which each holds its stream up; none loses a byte', async () => {
-  const budget = new SharedBudget(MIB);
-  const { client, hub, fars } = plane({}, { shareBytes: 4 * MIB, budget });
+  const taken = packetsBudget.left - MIB;
+  assert.ok(packetsBudget.take(taken));
+  const { client, hub, fars } = plane();
   const ends = await Promise.all(Array.from({ length: 30 }, () => client.dial(request())));
   const sent = randomBytes(512 * KIB);
   for (const far of fars) far.end(sent);
   await until(() => hub.withheld > 30 * 256 * KIB, 'all came');
-  assert.ok(budget.left > 0);
+  assert.ok(packetsBudget.left > 0);
   const digests = await Promise.all(ends.map(({ end }) => digestOf(end.stream)));
   assert.deepEqual(new Set(digests), new Set([sha256(sent)]));
-  assert.deepEqual([hub.withheld, budget.left], [0, MIB]);
+  assert.deepEqual([hub.withheld, packetsBudget.left], [0, MIB]);
+  packetsBudget.give(taken);
 });
 
 test('a reader that takes nothing while it holds up its stream is ended by the plane; its neighbours lose nothing', async () => {
   const events = planeEvents();
   const stalls: string[] = [];
   events.on('tunnel:stalled', (role) => stalls.push(role));
-  const { client, hub, fars, served } = plane({}, { shareBytes: 64 * KIB, patienceMs: 1000 }, events);
+  using _ = changed(TRANSPORT, { packetsTunnelShareBytes: 64 * KIB, packetsPatienceMs: 1000 });
+  const { client, hub, fars, served } = plane({}, events);
   hub.window = 256 * KIB;
   const [stalled, lively] = await Promise.all([client.dial(request()), client.dial(request())]);
   const sent = randomBytes(4 * MIB);
@@ -94,7 +100,8 @@ test('a reader that moves between any two looks is never ended, and one that hel
   try {
     const [pair] = channelPair();
     pair.window = 1;
-    const options = { events: planeEvents(), limits: { shareBytes: 0 }, receive() {}, closed() {} };
+    using _ = changed(TRANSPORT, { packetsTunnelShareBytes: 0 });
+    const options = { events: planeEvents(), receive() {}, closed() {} };
     const ended: Error[] = [];
     const unread = new Unread(new PacketMux(pair, { role: 'hub', ...options }), (reason) => {
       ended.push(reason);
@@ -123,8 +130,9 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
   test(`a reader that stands is ended also when its channel has gone, with what waits ${what} its share`, async () => {
     mock.timers.enable({ apis: ['setInterval'] });
     try {
-      const budget = new SharedBudget(512 * MIB);
-      const { client, hub, agent, fars, served } = plane({}, { shareBytes, budget });
+      using _ = changed(TRANSPORT, { packetsTunnelShareBytes: shareBytes });
+      const { left } = packetsBudget;
+      const { client, hub, agent, fars, served } = plane();
       const [stalled, slow] = await Promise.all([client.dial(request()), client.dial(request())]);
       const sent = randomBytes(4 * MIB);
       for (const far of fars) far.end(sent);
@@ -145,7 +153,7 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
         stalled.end.stream.errored.message,
         /read nothing for 300 s while \d+ bytes waited for it and came before/,
       );
-      assert.deepEqual([hub.withheld, budget.left], [0, 512 * MIB]);
+      assert.deepEqual([hub.withheld, packetsBudget.left], [0, left]);
     } finally {
       mock.timers.reset();
     }

@@ -14,7 +14,7 @@ import {
 } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dialling-side.ts';
-import { type BacklogLimits, type DialPacket, PacketMux, remember } from './mux.ts';
+import { type DialPacket, PacketMux, remember } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
 /**
@@ -51,7 +51,6 @@ interface PacketClientOptions {
   readonly events: PlaneEvents;
   /** Called when the agent asks to send dials elsewhere if there are other sessions. */
   readonly drain?: () => void;
-  readonly backlog?: BacklogLimits;
 }
 
 /** Dials through a Go agent. */
@@ -72,12 +71,11 @@ export class PacketClient implements NextHopConnection {
     const peer = `agent ${options.agentId}`;
     this.#drain = new Drain({ peer, open: () => this.open, end: () => this.#mux.end() });
     this.closed = this.#drain.closed;
-    const { events, tenant, backlog: limits } = options;
+    const { events, tenant } = options;
     this.#mux = new PacketMux(channel, {
       role: 'hub',
       events,
       tenant,
-      limits,
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });

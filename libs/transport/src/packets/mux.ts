@@ -9,24 +9,14 @@ import { closePacket, type PacketRole, PacketStream, type Unread } from './strea
 export const PROXY_METHOD = '/ProxyService/Proxy';
 export const CONNECT_METHOD = '/AgentService/Connect';
 
-/** The budget of this process. */
-const processBudget = new SharedBudget(TRANSPORT.packetsBudgetBytes);
-
-/** Of what waits for readers. Each has a default. */
-export interface BacklogLimits {
-  /** How much may wait for one tunnel before it blocks its stream, in bytes. */
-  readonly shareBytes?: number;
-  /** How long a reader may take nothing while it blocks its stream, in milliseconds. */
-  readonly patienceMs?: number;
-  readonly budget?: SharedBudget;
-}
+/** What may wait for readers in this process. */
+export const packetsBudget = new SharedBudget(TRANSPORT.packetsBudgetBytes);
 
 export type DialPacket = Extract<Packet, { type: 'DIAL_REQ' | 'DIAL_RSP' | 'DIAL_CLS' | 'DRAIN' }>;
 
 interface PacketMuxOptions {
   readonly role: PacketRole;
   readonly events: PlaneEvents;
-  readonly limits?: BacklogLimits | undefined;
   /** Who uses the budget: of several tenants none can take all. */
   readonly tenant?: string | undefined;
   /** Called with each packet that belongs to no tunnel. */
@@ -59,7 +49,6 @@ export class PacketMux {
   readonly guarded: Guarded;
   readonly #channel: PacketChannel;
   readonly #options: PacketMuxOptions;
-  readonly #limits: Required<BacklogLimits>;
   readonly #streams = new OpenTable<bigint, PacketStream>();
   /** Connection ids that were closed or answered, oldest first. */
   readonly #past = new Set<bigint>();
@@ -80,16 +69,11 @@ export class PacketMux {
   #needless = false;
 
   constructor(channel: PacketChannel, options: PacketMuxOptions) {
-    const { role, events, limits = {} } = options;
+    const { role, events } = options;
     this.role = role;
     this.remote = channel.remote;
     this.#channel = channel;
     this.#options = options;
-    this.#limits = {
-      shareBytes: limits.shareBytes ?? TRANSPORT.packetsTunnelShareBytes,
-      patienceMs: limits.patienceMs ?? TRANSPORT.packetsPatienceMs,
-      budget: limits.budget ?? processBudget,
-    };
     this.guarded = guarding((error) => {
       channel.destroy(planeEnded(error));
       events.emit('fault', `${role} packets`, channel.remote, error);
@@ -274,17 +258,16 @@ export class PacketMux {
 
   /** Returns whether this many more bytes may wait for a tunnel as if they were read. */
   admit(waiting: number, bytes: number): boolean {
-    const { shareBytes, budget } = this.#limits;
-    const share = Math.min(shareBytes, budget.left / TRANSPORT.packetsBudgetParts);
-    return waiting + bytes <= share && budget.take(bytes, this.#options.tenant);
+    const share = Math.min(TRANSPORT.packetsTunnelShareBytes, packetsBudget.left / TRANSPORT.packetsBudgetParts);
+    return waiting + bytes <= share && packetsBudget.take(bytes, this.#options.tenant);
   }
 
   dismiss(bytes: number): void {
-    this.#limits.budget.give(bytes, this.#options.tenant);
+    packetsBudget.give(bytes, this.#options.tenant);
   }
 
   withhold(unread: Unread, bytes: number): void {
-    const checkMs = this.#limits.patienceMs / TRANSPORT.packetsReaderChecks;
+    const checkMs = TRANSPORT.packetsPatienceMs / TRANSPORT.packetsReaderChecks;
     this.#slow.add(unread);
     this.#timer ??= setInterval(
       this.guarded(() => this.#endStanding()),
@@ -312,7 +295,7 @@ export class PacketMux {
 
   #endStanding(): void {
     const { heldUp, over } = this.#channel;
-    const { patienceMs } = this.#limits;
+    const { packetsPatienceMs: patienceMs } = TRANSPORT;
     // Nobody waits for a channel that has ended, but its data takes memory all the same.
     const patience = over ? TRANSPORT.packetsPatienceWhenOverMs : patienceMs;
     for (const unread of [...this.#slow]) {

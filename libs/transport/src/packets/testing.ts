@@ -12,7 +12,6 @@ import {
 } from '@isthmus/tunnel';
 import { type PacketChannel, type PacketSink, StatusError } from '@isthmus/wire';
 import { PacketClient } from './dial.ts';
-import type { BacklogLimits } from './mux.ts';
 import { PacketServer, type ServePacketsOptions } from './serve.ts';
 
 /** One end of a channel within the process, for tests. Every packet passes through the codec. */
@@ -177,19 +176,17 @@ function half({ dial, ...options }: Partial<ServePacketsOptions>): Served {
   return { served, hub, agent, requests, fars, outcomes };
 }
 
-export function dialThrough(hub: PairedChannel, backlog?: BacklogLimits, events = planeEvents()): PacketClient {
-  const options = { agentId: 'a1', sessionId: 's1', hubId: 'h1', events };
-  return new PacketClient(hub, backlog === undefined ? options : { ...options, backlog });
+export function dialThrough(hub: PairedChannel, events = planeEvents()): PacketClient {
+  return new PacketClient(hub, { agentId: 'a1', sessionId: 's1', hubId: 'h1', events });
 }
 
 /** Both halves of the protocol over one channel. */
 export function plane(
   options: Partial<ServePacketsOptions> = {},
-  backlog?: BacklogLimits,
   events?: PlaneEvents,
 ): Served & { client: PacketClient } {
   const setup = half(options);
-  return { ...setup, client: dialThrough(setup.hub, backlog, events) };
+  return { ...setup, client: dialThrough(setup.hub, events) };
 }
 
 /** A dial that is never answered. */

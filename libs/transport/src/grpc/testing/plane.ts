@@ -11,7 +11,6 @@ import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { endpointDial } from '../../endpoint.ts';
 import { PacketClient } from '../../packets/dial.ts';
-import type { BacklogLimits } from '../../packets/mux.ts';
 import { PROXY_METHOD } from '../../packets/mux.ts';
 import { PacketServer } from '../../packets/serve.ts';
 import { cleanups } from '../../testing/cleanups.ts';
@@ -95,7 +94,7 @@ export interface Hub extends Served {
   events: PlaneEvents;
 }
 
-export async function hub(options: Partial<AgentServiceOptions<void>> = {}, backlog: BacklogLimits = {}): Promise<Hub> {
+export async function hub(options: Partial<AgentServiceOptions<void>> = {}): Promise<Hub> {
   const events = planeEvents();
   const agents: PacketAgent[] = [];
   const clients: PacketClient[] = [];
@@ -107,9 +106,7 @@ export async function hub(options: Partial<AgentServiceOptions<void>> = {}, back
     checkRoom() {},
     onAgent: (agent) => {
       agents.push(agent);
-      clients.push(
-        new PacketClient(agent.channel, { agentId: agent.agentId, sessionId: 's1', hubId: 'h1', events, backlog }),
-      );
+      clients.push(new PacketClient(agent.channel, { agentId: agent.agentId, sessionId: 's1', hubId: 'h1', events }));
     },
     ...options,
   });
@@ -136,14 +133,9 @@ export async function connect(target: string, identifiers = '', token?: string) 
   });
 }
 
-/**
- * A hub and an agent of ours on it.
- * @param backlog what the hub lets wait for its callers
- */
-export async function agentAtHub(
-  backlog?: BacklogLimits,
-): Promise<Hub & { client: PacketClient; served: PacketServer }> {
-  const at = await hub({}, backlog);
+/** A hub and an agent of ours on it. */
+export async function agentAtHub(): Promise<Hub & { client: PacketClient; served: PacketServer }> {
+  const at = await hub();
   const { channel } = await connect(at.target);
   const dial = endpointDial({ agentId: 'a1' });
   const served = new PacketServer(channel, { dial, tenant: 'default', events: planeEvents() });
