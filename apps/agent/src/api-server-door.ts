@@ -111,7 +111,7 @@ export class ApiServerDoor {
           this.#bound.delete(place);
           turn.close();
         };
-        if (listeningAt(place) > 1) void bound.stop().then(left);
+        if (listeningAt(place) > 1) guarded(() => bound.stop().finally(left))();
         else turn.close();
       }
     });
