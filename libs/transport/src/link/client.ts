@@ -17,7 +17,6 @@ import {
 } from '@isthmus/tunnel';
 import {
   Allowance,
-  type DuplexStream,
   ErrorCode,
   type Head,
   type HeadKind,
@@ -44,7 +43,7 @@ import {
   requestHead,
   type SessionNames,
 } from './dial-heads.ts';
-import { asDuplex, type CarrierLink, cutStreams, http2Link, StreamEnd, WAY_LOST } from './tunnel-end.ts';
+import { type CarrierLink, cutStreams, http2Link, StreamEnd, WAY_LOST } from './tunnel-end.ts';
 
 /** Of a stream beside the dials. */
 const LINK_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link' };
@@ -352,10 +351,9 @@ export class LinkClient implements NextHopConnection {
         pending.succeed(read(head, unanswered));
       } catch (error) {
         pending.fail(asDialError(error));
-        const stream = this.#duplex(unanswered);
         // After a refusal there is no tunnel to end. After an unreadable answer there is one.
-        if (Number(head[':status']) === 200) stream.close(cancelled);
-        else stream.resume().end();
+        if (Number(head[':status']) === 200) stream.reset(cancelled);
+        else stream.end();
       }
     };
     const headed = (head: Head, kind: HeadKind) => {
@@ -371,10 +369,6 @@ export class LinkClient implements NextHopConnection {
     });
     request.underWay?.(this.rtt ?? TRANSPORT.unknownRoundTripMs);
     return pending.answer;
-  }
-
-  #duplex(unanswered: PendingStream): DuplexStream {
-    return asDuplex(unanswered, this.#closed);
   }
 
   /** @returns why it cannot open a stream, if it cannot */

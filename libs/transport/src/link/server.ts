@@ -49,15 +49,7 @@ import {
   type ServedAttach,
   underWayHead,
 } from './dial-heads.ts';
-import {
-  asDuplex,
-  type CarrierLink,
-  cutStreams,
-  http2Link,
-  type LinkLimits,
-  StreamCarrier,
-  StreamEnd,
-} from './tunnel-end.ts';
+import { type CarrierLink, cutStreams, http2Link, type LinkLimits, StreamCarrier, StreamEnd } from './tunnel-end.ts';
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
@@ -75,10 +67,9 @@ interface UnansweredStream {
 }
 
 /** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
-function answerFinally(stream: DuplexStream, head: OutgoingHead, { enter }: Pick<LinkServerOptions, 'enter'>): void {
-  stream.respond(head, { endStream: true });
-  if (enter) stream.close(ErrorCode.NO_ERROR);
-  else stream.resume();
+function answerFinally(stream: Http2Stream, head: OutgoingHead, { enter }: Pick<LinkServerOptions, 'enter'>): void {
+  stream.answer(encodeHead(head), true);
+  if (enter) stream.reset(ErrorCode.NO_ERROR);
 }
 
 /** Tells the dialling side that the dial is on its way. */
@@ -137,7 +128,8 @@ export class LinkServer {
   readonly #http2: Http2Link;
   readonly #options: LinkServerOptions;
   readonly #streams = new RandomSet<Http2Stream>();
-  readonly #unsent: ControlMessage[] = [];
+  /** The last message of each type, until the other side has opened its control stream. */
+  readonly #unsent = new Map<string, ControlMessage>();
   readonly #failed = (error: Error) => this.#fault(error);
   readonly #carriers: CarrierLink;
   #control: Control | undefined;
@@ -214,7 +206,7 @@ export class LinkServer {
   /** Sends a message, once the other side has opened its control stream. */
   send(message: ControlMessage): void {
     if (this.#control) this.#control.send(message);
-    else this.#unsent.push(message);
+    else this.#unsent.set(message.type, message);
   }
 
   /** Takes no new dials, lets running tunnels finish, then closes. */
@@ -245,11 +237,7 @@ export class LinkServer {
     try {
       if (method === 'CONNECT') this.#dial(stream, head);
       else if (method === 'POST' && path === ATTACH_PATH) this.#attach(stream, head);
-      else
-        this.#acceptOther(
-          new DuplexStream(stream).on('error', () => {}),
-          head,
-        );
+      else this.#acceptOther(stream, head);
     } catch (error) {
       this.#fault(error as Error);
     }
@@ -380,8 +368,7 @@ export class LinkServer {
   }
 
   #refuse({ pending }: UnansweredStream, error: DialError): void {
-    if (pending.stream.closed) return;
-    answerFinally(asDuplex(pending, this.#carriers.closed), refusalHead(error), this.#options);
+    answerFinally(pending.stream, refusalHead(error), this.#options);
   }
 
   #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {
@@ -391,11 +378,11 @@ export class LinkServer {
     throw new DialError('http_request_denied', text);
   }
 
-  #acceptOther(stream: DuplexStream, head: Head): void {
+  #acceptOther(stream: Http2Stream, head: Head): void {
     const { ':method': method, ':path': path } = head;
-    if (method === 'POST' && path === '/control' && !this.#control) this.#openControl(stream, head);
+    if (method === 'POST' && path === '/control' && !this.#control) this.#openControl(new DuplexStream(stream), head);
     else if (method === 'POST' && path === ASK_PATH && this.#options.answer && this.#mayAsk)
-      this.#openAsks(stream, head, this.#options.answer);
+      this.#openAsks(new DuplexStream(stream), head, this.#options.answer);
     else answerFinally(stream, { ':status': method === 'POST' ? 404 : 405 }, this.#options);
   }
 
@@ -437,7 +424,8 @@ export class LinkServer {
       fault: this.#failed,
       fail: (error) => this.destroy(error),
     });
-    for (const message of this.#unsent.splice(0)) this.#control.send(message);
+    for (const message of this.#unsent.values()) this.#control.send(message);
+    this.#unsent.clear();
   }
 
   #receive(message: ControlMessage): void {

@@ -106,16 +106,6 @@ interface HalfBehind {
   readonly atPeer: boolean;
 }
 
-/** Makes a stream without a half a Duplex. @param closed called once it is over, and its last byte was read */
-export function asDuplex(pending: PendingStream, closed: (stream: Http2Stream) => void): DuplexStream {
-  const { stream } = pending;
-  const duplex = pending.asDuplex();
-  // Who joins it to another has its own listener. This one serves before and after it.
-  return duplex.on('error', ignore).on('close', () => closed(stream));
-}
-
-function ignore(): void {}
-
 /**
  * A tunnel's end on a link. It is used in one of two ways: joined with another end, which writes what is read here; or by the tunnel's own half, as a
  * carrier. What nobody takes yet waits here, and the stream's window is the bound of it.
@@ -155,7 +145,11 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
 
   /** The same as a Duplex, for who reads and writes it without joining it. */
   get stream(): DuplexStream {
-    this.#duplex ??= asDuplex(this.#pending, () => this.#over());
+    // Who joins it to another has its own listener. This one serves before and after it.
+    this.#duplex ??= this.#pending
+      .asDuplex()
+      .on('error', () => {})
+      .on('close', () => this.#over());
     return this.#duplex;
   }
 
