@@ -25,7 +25,7 @@ const ANSWER = [
   'upgrade: isthmus-link/1',
   'isthmus-hub: hub',
   'isthmus-session: session',
-  'isthmus-ping-at-rest: 2',
+  'isthmus-ping: 2',
 ];
 
 test(

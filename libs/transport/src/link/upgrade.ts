@@ -41,26 +41,16 @@ export function pingAtRest(links: number): PingInterval | undefined {
   return seconds > 1 ? { seconds, atRest: true } : undefined;
 }
 
-/** The field of an agent's request, and of an answer that keeps to it. */
+/** The field of an agent's request, and of the answer: what the agent wants, or, to one that wants nothing, what counts at rest. */
 const PING_FIELD = 'isthmus-ping';
 
-/** The field of an answer to an agent that wants no interval. Agents of earlier versions know only the other, and would keep to it always. */
-const PING_AT_REST_FIELD = 'isthmus-ping-at-rest';
-
-/** Reads an answer. Hubs of earlier versions answer only what the agent wants, or nothing. Throws LinkRefused with this status. */
-function pingOf(fields: ReadonlyMap<string, string>, status: number): PingInterval | undefined {
-  const seconds = secondsOf(fields.get(PING_FIELD), PING_FIELD, status);
-  if (seconds !== undefined) return { seconds, atRest: false };
-  const resting = secondsOf(fields.get(PING_AT_REST_FIELD), PING_AT_REST_FIELD, status);
-  return resting === undefined ? undefined : { seconds: resting, atRest: true };
-}
-
 /** Throws LinkRefused with this status for anything but whole seconds in range. Undefined without a field. */
-function secondsOf(text: string | undefined, name: string, status: number): number | undefined {
+function pingSecondsIn(fields: ReadonlyMap<string, string>, status: number): number | undefined {
+  const text = fields.get(PING_FIELD);
   if (text === undefined || text === '') return undefined;
   const seconds = Number(text);
   if (/^\d{1,3}$/.test(text) && seconds >= 1 && seconds <= TRANSPORT.longestPingSeconds) return seconds;
-  throw new LinkRefused(status, `${name} is ${quoted(text)}: want 1 to ${TRANSPORT.longestPingSeconds} seconds`);
+  throw new LinkRefused(status, `${PING_FIELD} is ${quoted(text)}: want 1 to ${TRANSPORT.longestPingSeconds} seconds`);
 }
 
 /**
@@ -114,10 +104,7 @@ export interface HubHello {
   readonly policy?: boolean;
   /** Whether the hub accepts fresh tokens over the link, because the session's token expires. */
   readonly renewal?: boolean;
-  /**
-   * The agent's `pingSeconds`; for an agent that has none, what counts at rest. Unset: the usual interval. Hubs of earlier versions know the
-   * first at most.
-   */
+  /** The agent's `pingSeconds`; for an agent that has none, what counts at rest. Unset: the usual interval. */
   readonly ping?: PingInterval;
   /** Names the plane that the hub shares with others. Empty if it stands alone. */
   readonly plane: string;
@@ -152,14 +139,14 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   const hubId = named(head, 'isthmus-hub');
   if (hubId === '')
     throw new LinkRefused(101, "the answer names no hub: something else than a hub's agent port answered");
-  const ping = pingOf(head.fields, head.status);
+  const seconds = pingSecondsIn(head.fields, head.status);
   return {
     hubId,
     sessionId: named(head, 'isthmus-session'),
     tenant: tenantOf(head, hello.tenant),
     ...(head.fields.get('isthmus-policy') === '?1' && { policy: true }),
     ...(head.fields.get('isthmus-renewal') === '?1' && { renewal: true }),
-    ...(ping && { ping }),
+    ...(seconds !== undefined && { ping: { seconds, atRest: hello.pingSeconds === undefined } }),
     plane: named(head, 'isthmus-plane'),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
@@ -273,7 +260,7 @@ function readHello([line = '', ...lines]: readonly string[], kinds: readonly Lin
   if (field('isthmus-agent') === '') throw new LinkRefused(400, 'want exactly one agent id');
   const named = (name: string, check?: typeof checkName) => readName(field(name), name, 400, check);
   const tenant = named('isthmus-tenant');
-  const pingSeconds = secondsOf(fields.get(PING_FIELD), PING_FIELD, 400);
+  const pingSeconds = pingSecondsIn(fields, 400);
   const token = /^Bearer (.+)$/.exec(field('authorization'))?.[1];
   return {
     agentId: named('isthmus-agent', checkAgentId),
@@ -321,7 +308,7 @@ function acceptance({ link = 'session' }: AgentHello, hello: HubHello): string {
   ];
   if (hello.policy) lines.push('isthmus-policy: ?1');
   if (hello.renewal) lines.push('isthmus-renewal: ?1');
-  if (hello.ping) lines.push(`${hello.ping.atRest ? PING_AT_REST_FIELD : PING_FIELD}: ${hello.ping.seconds}`);
+  if (hello.ping) lines.push(`${PING_FIELD}: ${hello.ping.seconds}`);
   if (hello.plane !== '') lines.push(`isthmus-plane: ${encodeURIComponent(hello.plane)}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
