@@ -7,6 +7,8 @@ import { type ProxyServiceOptions, proxyService } from './grpc/callers.ts';
 import { GrpcServer } from './grpc/server.ts';
 import { HoldLinks } from './link/hold.ts';
 import { type Accept, HANDSHAKES, type ListenAddress, type Listener, type ListenOptions, listen } from './listen.ts';
+import { RequestRefused } from './proxy-authorization.ts';
+import { requests } from './requests.ts';
 
 /** What a port or unix socket says about its callers. Empty for one that tenants share. */
 export interface PortOwner {
@@ -42,7 +44,8 @@ export interface CallersOptions extends ProxyServiceOptions {
 /** Where callers connect, and what serves them there. */
 export class Callers {
   readonly #options: CallersOptions;
-  readonly #connect: ReturnType<typeof connectEdge>;
+  /** Serves what is asked by HTTP/1.1. */
+  readonly #http1: Accept;
   /** Local callers notice that it leaves when their unix socket disappears, remote ones by a GOAWAY. */
   readonly #local: GrpcServer;
   readonly #remote: GrpcServer;
@@ -58,10 +61,19 @@ export class Callers {
 
   constructor(options: CallersOptions) {
     this.#options = options;
-    this.#connect = connectEdge(options);
     [this.#local, this.#remote] = [grpcOf(options), grpcOf(options)];
-    const { attach } = options;
-    this.#holds = attach && new HoldLinks({ ...options, attach });
+    const { attach, mode } = options;
+    const holds = attach && new HoldLinks({ ...options, attach });
+    this.#holds = holds;
+    const connect = connectEdge(options);
+    this.#http1 = requests({
+      ...connect,
+      serve(end, head) {
+        if (head.method !== 'CONNECT' && holds?.serve(end, head)) return;
+        if (mode === 'grpc') throw new RequestRefused(400, 'this port serves gRPC, and not HTTP/1.1');
+        connect.serve(end, head);
+      },
+    });
   }
 
   get listeners(): readonly Listener[] {
@@ -88,8 +100,7 @@ export class Callers {
     const listener: Listener = await listen({
       events,
       ...port,
-      ...(mode !== 'grpc' && { others: entering(this.#connect) }),
-      hold: this.#holds && entering(this.#holds.accept),
+      others: entering(this.#http1),
       ...(mode !== 'http-connect' && { http2: entering((end, first) => grpc.accept(end.release(), first)) }),
       ...(identities && { unproven: HANDSHAKES }),
       unprovenPool: this.#unprovenPool,

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
+import { guarding, remoteOf } from '@isthmus/runtime';
 import {
   asDialError,
   type DialError,
@@ -13,17 +13,10 @@ import {
 import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from './dial-to-tunnel.ts';
-import { answerLast, copied, fieldOf, HEAD_END, Pieces, quoted } from './http1.ts';
+import { answerLast, copied, quoted } from './http1.ts';
 import { proxyStatus } from './link/dial-heads.ts';
-import type { Accept } from './listen.ts';
-import {
-  CHALLENGES,
-  challenged,
-  credentialIn,
-  type ProxyCredential,
-  RequestRefused,
-  reasonPhrase,
-} from './proxy-authorization.ts';
+import { CHALLENGES, challenged, credentialIn, RequestRefused, reasonPhrase } from './proxy-authorization.ts';
+import type { RequestEdge, RequestHead } from './requests.ts';
 import type { SocketEnd, SocketWatch } from './socket-end.ts';
 import {
   type CallerIdentity,
@@ -34,99 +27,36 @@ import {
   peerOf,
 } from './tls/certificate.ts';
 
-const REQUEST_LINE = /^([!#$%&'*+.^`|~\w-]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.\d)$/;
-
 const NO_LENGTH = /^0+$/;
 
-/** What a CONNECT request asks for. */
+/** What a CONNECT request asks for (RFC 9110 section 9.3.6). */
 interface ConnectRequest {
-  /** The request-target. Host cannot override it. */
+  /** The request-target. Host is ignored, as in Go's server. */
   readonly target: string;
   readonly traceparent?: string;
   /** The values of Proxy-Authorization. */
   readonly credentials: readonly string[];
-  /** Whether the caller may ask again on this connection after a refusal. */
-  readonly keepsAlive: boolean;
   /** The bytes that arrived behind the head: the tunnel's first bytes. */
   readonly rest: Buffer;
 }
 
-/**
- * Reads the head of one CONNECT request (RFC 9112, RFC 9110 section 9.3.6). A caller's connection has no other HTTP ([why not
- * node:http](docs/adr/0002-one-http2-stream-per-tunnel.md)). Host is ignored, as in Go's server.
- */
-export class ConnectReader {
-  readonly #seen = new Pieces();
-
-  /** Whether it holds more of a head than what anyone may have on the way. */
-  get isLong(): boolean {
-    return this.#seen.length > TRANSPORT.headBytes;
-  }
-
-  /** Returns the request when its head is complete. Throws RequestRefused. */
-  push(chunk: Buffer): ConnectRequest | undefined {
-    const searched = Math.max(0, this.#seen.length - HEAD_END.length + 1);
-    const bytes = this.#seen.add(chunk);
-    // TLS and noise never contain the end of a head.
-    if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
-    const end = bytes.indexOf(HEAD_END, searched);
-    const most = TRANSPORT.connectHeadBytes;
-    if (end > most || (end < 0 && bytes.length > most))
-      throw new RequestRefused(431, `the request's head is longer than ${most} bytes`);
-    return end < 0 ? undefined : parse(bytes.toString('latin1', 0, end), bytes.subarray(end + HEAD_END.length));
-  }
-}
-
-function parse(head: string, rest: Buffer): ConnectRequest {
-  const [requestLine = '', ...lines] = head.split('\r\n');
-  const [, method, target, version] = REQUEST_LINE.exec(requestLine) ?? [];
-  if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
-  if (method !== 'CONNECT') throw new RequestRefused(405, `this port serves CONNECT, not ${shown(method)}`);
-  if (version !== '1.1' && version !== '1.0')
-    throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
-  checkTarget(target);
-  const fields = lines.map(readField);
+/** Throws RequestRefused for another request. */
+export function readConnect({ method, target, fields, rest }: RequestHead): ConnectRequest {
+  if (method !== 'CONNECT') throw new RequestRefused(405, `this port serves CONNECT, not ${quoted(method)}`);
+  // It would be in the error that says so, and in logs.
+  if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
   if (fields.some(promisesBody)) throw new RequestRefused(400, 'a CONNECT request has no body');
   const traceparent = fields.find(([name]) => name === 'traceparent')?.[1];
   return {
     target: copied(target),
     rest,
     credentials: fields.flatMap(([name, value]) => (name === 'proxy-authorization' ? [value] : [])),
-    keepsAlive: version === '1.1' && !fields.some(closes),
     ...(traceparent !== undefined && { traceparent: copied(traceparent) }),
   };
 }
 
-/** @throws RequestRefused */
-function checkTarget(target: string): void {
-  // It would be in the error that says so, and in logs.
-  if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
-}
-
 function promisesBody([name, value]: Field): boolean {
   return name === 'transfer-encoding' || (name === 'content-length' && !NO_LENGTH.test(value));
-}
-
-/** `Proxy-Connection` is what curl and others call the field towards a proxy. */
-function closes([name, value]: Field): boolean {
-  return (name === 'connection' || name === 'proxy-connection') && /\bclose\b/i.test(value);
-}
-
-function readField(line: string, index: number): Field {
-  const field = fieldOf(line);
-  // A folded line, or one with a space before its colon, may hold a token.
-  if (!field) throw new RequestRefused(400, `line ${index + 2} of the head is not a header field`);
-  return field;
-}
-
-function isLetter(byte = 0): boolean {
-  return (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a);
-}
-
-/** Without what may be a password: what stands before an @, or behind a line's end. */
-function shown(line = ''): string {
-  const [first = ''] = line.replace(/\S*@/g, '...@').split(/[\r\n]/);
-  return quoted(first);
 }
 
 /**
@@ -158,116 +88,34 @@ export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
 }
 
 /**
- * The callers' HTTP CONNECT edge, as API servers and other tools use it: HTTP/1.1, or 1.0. The request-target is the destination, and Host is not. Only
- * the destination's bytes follow the blank line of the 200.
+ * The callers' HTTP CONNECT edge, as API servers and other tools use it. The request-target is the destination, and Host is not. Only the
+ * destination's bytes follow the blank line of the 200. A refusal ends its connection: whoever has another credential asks on another.
  */
-export function connectEdge(options: CallerEdgeOptions): Accept {
+export function connectEdge(options: CallerEdgeOptions): RequestEdge {
   const edge: Edge = { ...options, role: 'gateway' };
-  return (end, first) => readRequest(new CallerConnection(end, edge.events), first, edge);
+  return {
+    serve(end, head) {
+      const request = readConnect(head);
+      begin(request, new CallerConnection(end, edge.events), edge);
+    },
+    refuse: (end, error) => refuse(end, asDialError(error), edge),
+    fault: (end, error) => endByDefect(end, error, edge),
+  };
 }
 
 type Edge = CallerEdgeOptions & ServeDialOptions;
 
-/**
- * Nearly every request arrives in one piece. Only for others does a listener wait for the rest, with a timer.
- * @param refusals how often the caller was asked for a token
- */
-function readRequest(connection: CallerConnection, first: Buffer, options: Edge, refusals = 0): void {
-  const { socket } = connection;
-  const reader = new ConnectReader();
-  const fault = (error: Error) => endByDefect(socket, error, options);
-  /** Returns whether there is nothing more to read. */
-  const read = (chunk: Buffer): boolean => {
-    let request: ConnectRequest | undefined;
-    try {
-      request = reader.push(chunk);
-      if (!request) return false;
-      begin(request, connection, options, refusals);
-    } catch (error) {
-      refuse(connection, asDialError(error), options, request && { ...request, refusals });
-    }
-    return true;
-  };
-  if (first.length > 0 && read(first)) return;
-  readRest(connection, { read, isLong: () => reader.isLong, again: refusals > 0 }, options, guarding(fault));
-}
-
 /** A defect of ours ends the connection. */
-function endByDefect(socket: Socket, error: Error, { events }: Edge): void {
+function endByDefect({ stream: socket }: SocketEnd, error: Error, { events }: Edge): void {
   socket.destroy();
   events.emit('fault', 'http-connect', remoteOf(socket), error);
 }
 
-interface Reading {
-  readonly read: (chunk: Buffer) => boolean;
-  readonly isLong: () => boolean;
-  /** Whether it is not the connection's first request: then there need not be one. */
-  readonly again: boolean;
-}
-
-/** Heads longer than `headBytes` that are on their way. */
-let longHeads = 0;
-
-function readRest(
-  connection: CallerConnection,
-  { read, isLong, again }: Reading,
-  options: Edge,
-  guarded: Guarded,
-): void {
-  const { socket } = connection;
-  let begun = !again;
-  let long = false;
-  const settle = () => {
-    clearTimeout(timer);
-    if (long) longHeads--;
-    long = false;
-  };
-  const look = () => {
-    if (long || !isLong()) return;
-    if (longHeads >= TRANSPORT.longHeads) {
-      const why = `the request's head is longer than ${TRANSPORT.headBytes} bytes, and too many such heads are on their way: try again`;
-      end(new RequestRefused(503, why));
-      return;
-    }
-    long = true;
-    longHeads++;
-  };
-  const more = guarded((chunk: Buffer) => {
-    begun = true;
-    if (read(chunk)) settle();
-    else look();
-  });
-  const end = (error: DialError) => {
-    settle();
-    if (begun) refuse(connection, error, options);
-    else socket.destroy();
-  };
-  const late = guarded(() => end(new RequestRefused(408, 'no request in time')));
-  const cut = guarded(() => end(new RequestRefused(400, 'the connection ended in the middle of its request')));
-  const timer = setTimeout(late, TRANSPORT.connectHeadMs);
-  connection.end.hear({ onData: more, onEnd: cut, onClose: settle });
-  look();
-}
-
-/** A refused request after which the caller may ask again, and how often it was asked for a token before. */
-interface Refused extends Pick<ConnectRequest, 'keepsAlive' | 'rest'> {
-  readonly refusals: number;
-}
-
-function refuse(connection: CallerConnection, error: DialError, options: Edge, refused?: Refused): void {
-  const { socket } = connection;
+function refuse(end: SocketEnd, error: DialError, { events }: Edge): void {
   const why = error.cause instanceof NotAuthorised ? error.cause : error;
-  options.events.emit('refused', 'http-connect', remoteOf(socket), why);
-  const refusals = (refused?.refusals ?? 0) + 1;
-  if (error.status !== 407 || !refused?.keepsAlive || refusals >= TRANSPORT.challenges) {
-    connection.end.forget();
-    answerError(socket, error);
-    return;
-  }
-  if (socket.destroyed || !socket.writable) return;
-  // Go, curl and others ask again on the same connection.
-  socket.write(answerOf(error, 'keep-alive'));
-  readRequest(connection, refused.rest, options, refusals);
+  events.emit('refused', 'http-connect', remoteOf(end.stream), why);
+  end.forget();
+  answerError(end.stream, error);
 }
 
 /** A caller's connection. */
@@ -291,36 +139,30 @@ class CallerConnection {
 }
 
 /** @throws DialError */
-function begin(request: ConnectRequest, connection: CallerConnection, options: Edge, refusals: number): void {
+function begin(request: ConnectRequest, connection: CallerConnection, options: Edge): void {
   const { identifyByToken } = options;
   const shown = identifyByToken && credentialIn(request.credentials, connection.socket);
   if (shown) {
-    const { socket } = connection;
-    const asked = beginByToken(request, connection, options, { shown, identifyByToken, refusals });
-    asked.catch((error) => endByDefect(socket, error, options));
+    const fault = (error: Error) => endByDefect(connection.end, error, options);
+    const identify = (signal: AbortSignal) => identifyByToken(peerOfConnection(connection), shown, signal);
+    guarding(fault)(() => beginByToken(request, connection, options, identify))();
     return;
   }
   const who = options.identifyCaller(peerOfConnection(connection));
   dialFor(dialOf(request, who, connection, options), request.rest, connection, options);
 }
 
-interface ByToken {
-  readonly shown: ProxyCredential;
-  readonly identifyByToken: IdentifyByToken;
-  readonly refusals: number;
-}
-
 async function beginByToken(
   request: ConnectRequest,
   connection: CallerConnection,
   options: Edge,
-  { shown, identifyByToken, refusals }: ByToken,
+  identify: (signal: AbortSignal) => Promise<CallerIdentity>,
 ): Promise<void> {
   const { socket, end } = connection;
   const gone = new AbortController();
   awaitAnswer(end, request.rest, () => gone.abort());
   try {
-    const who = await identifyByToken(peerOfConnection(connection), shown, gone.signal);
+    const who = await identify(gone.signal);
     if (gone.signal.aborted) {
       end.forget();
       socket.destroy();
@@ -329,11 +171,8 @@ async function beginByToken(
     const dialled = dialOf(request, who, connection, options);
     dialFor(dialled, end.take(), connection, options);
   } catch (error) {
-    const rest = end.take();
-    const { target } = request;
-    const keepsAlive = request.keepsAlive && !gone.signal.aborted && !socket.readableEnded;
-    const why = error instanceof NotAuthorised ? challenged(error.dialling(target)) : asDialError(error);
-    refuse(connection, why, options, { keepsAlive, rest, refusals });
+    const why = error instanceof NotAuthorised ? challenged(error.dialling(request.target)) : asDialError(error);
+    refuse(end, why, options);
   }
 }
 
@@ -384,7 +223,7 @@ function dialFor(request: ServedDial, first: Buffer, connection: CallerConnectio
       events.emit('dial:undelivered', request);
       socket.destroy();
     },
-    fault: (error) => endByDefect(socket, error, options),
+    fault: (error) => endByDefect(end, error, options),
   };
   void serveDial(request, waiter, options);
 }
@@ -415,19 +254,13 @@ function closeIfClosed(socket: Socket): void {
  */
 function answerError(socket: Socket, error: DialError): void {
   if (socket.destroyed || !socket.writable) return;
-  answerLast(socket, answerOf(error, 'close'));
-}
-
-function answerOf(error: DialError, connection: 'close' | 'keep-alive'): string {
-  const body = `${error.message}\n`;
   const head = [
     `HTTP/1.1 ${error.status} ${reasonPhrase(error)}`,
     'content-type: text/plain; charset=utf-8',
-    `connection: ${connection}`,
+    'connection: close',
   ];
-  if (connection === 'keep-alive') head.push(`content-length: ${Buffer.byteLength(body)}`);
   for (const [name, value] of refusalFields(error)) head.push(`${name}: ${value}`);
-  return `${head.join('\r\n')}\r\n\r\n${body}`;
+  answerLast(socket, `${head.join('\r\n')}\r\n\r\n${error.message}\n`);
 }
 
 /** What a refusal says beside its status. */

@@ -51,18 +51,18 @@ export const TRANSPORT = {
   shownReasonCharacters: 1000,
   /** The longest part of a proxy's answer that is shown, in characters. */
   shownAnswerCharacters: 100,
-  /** The longest head of an HTTP/1.1 request or answer that is read. */
+  /** The longest head of an HTTP/1.1 answer that is read. A longer one of a request needs a place among `longHeads`. */
   headBytes: 16 * 1024,
-  /** The longest head of a caller's CONNECT: tokens of issuers, and what tools add. */
-  connectHeadBytes: 32 * 1024,
-  /** Callers whose head is longer than `headBytes` and has not arrived whole, at once: 16 MiB. Further ones are refused. */
+  /** The longest head of a request: tokens of issuers, and what tools add. */
+  requestHeadBytes: 32 * 1024,
+  /** Requests whose head is longer than `headBytes` and has not arrived whole, at once: 16 MiB. Further ones are refused. */
   longHeads: 256,
+  /** How long the head of a request may take to come whole. */
+  requestHeadMs: 10_000,
   /** After so many refused requests at once, a connection accepts no more: that of a known caller too. */
   challenges: 3,
   /** A connection may have one more of them after this time. */
   challengeMs: 20_000,
-  /** How long a caller may take to send the head of its CONNECT. */
-  connectHeadMs: 10_000,
   /** Initial window of a gRPC caller's tunnel: what it holds if its destination does not read. It grows if the destination reads. */
   callerWindowBytes: bufferSizes.window,
   /** How long the header fields of a caller's gRPC request may be: as much as a CONNECT's head, and the 32 bytes that each of 32 fields costs. */
@@ -252,8 +252,6 @@ export const TRANSPORT = {
   longestAtRestSeconds: 10,
   /** The longest silence that an agent may ask for, in seconds (`--ping-interval`). A hub notices only after such a silence that the agent is gone. */
   longestPingSeconds: 300,
-  /** How long an agent may take to send its request for a link. */
-  upgradeMs: 10_000,
   /** When an agent that was refused for now may try again, in seconds. */
   retryAfterSeconds: 5,
 };

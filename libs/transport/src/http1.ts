@@ -96,19 +96,13 @@ export function quoted(text: string): string {
   return printable(JSON.stringify(text.slice(0, 60)));
 }
 
-/** A head did not come in time. */
-export class HeadLate extends Error {
-  override readonly name = 'HeadLate';
-}
-
 /**
- * Reads the head of an HTTP/1.1 message and leaves every byte behind it on the socket. What follows an upgrade is not HTTP/1.1, and
+ * Reads the head of an answer of HTTP/1.1 and leaves every byte behind it on the socket. What follows an upgrade is not HTTP/1.1, and
  * node:http cannot hand a socket over on every runtime.
  * @param timeout milliseconds
- * @param what the message is, for errors
  * @returns its first line and its fields', see `fieldOf`
  */
-export function readHead(socket: Socket, timeout: number, what: 'answer' | 'request'): Promise<string[]> {
+function readHead(socket: Socket, timeout: number): Promise<string[]> {
   return new Promise((resolve, reject) => {
     const pieces = new Pieces();
     const settle = (done: () => void) => {
@@ -117,7 +111,7 @@ export function readHead(socket: Socket, timeout: number, what: 'answer' | 'requ
       done();
     };
     const fail = (error: Error) => settle(() => reject(error));
-    const close = () => fail(new Error(`connection closed before ${what === 'answer' ? 'an answer' : 'a request'}`));
+    const close = () => fail(new Error('connection closed before an answer'));
     const read = () => {
       for (let chunk = socket.read() as Buffer | null; chunk !== null; chunk = socket.read() as Buffer | null) {
         const searched = Math.max(0, pieces.length - HEAD_END.length + 1);
@@ -125,7 +119,7 @@ export function readHead(socket: Socket, timeout: number, what: 'answer' | 'requ
         const end = seen.indexOf(HEAD_END, searched);
         const least = end < 0 ? seen.length - HEAD_END.length + 1 : end;
         if (least > TRANSPORT.headBytes) {
-          fail(new Error(`${what}'s head is longer than ${TRANSPORT.headBytes} bytes`));
+          fail(new Error(`answer's head is longer than ${TRANSPORT.headBytes} bytes`));
           return;
         }
         if (end >= 0) {
@@ -136,7 +130,7 @@ export function readHead(socket: Socket, timeout: number, what: 'answer' | 'requ
         }
       }
     };
-    const timer = setTimeout(() => fail(new HeadLate(`no ${what} in ${timeout} ms`)), timeout);
+    const timer = setTimeout(() => fail(new Error(`no answer in ${timeout} ms`)), timeout);
     socket.on('readable', read).once('error', fail).once('end', close).once('close', close);
     read();
   });
@@ -158,7 +152,7 @@ export async function ask(socket: Socket, request: string, timeout: number): Pro
 }
 
 async function readAnswer(socket: Socket, timeout: number): Promise<HttpAnswer> {
-  const [line = '', ...lines] = await readHead(socket, timeout, 'answer');
+  const [line = '', ...lines] = await readHead(socket, timeout);
   const [, status, reason = ''] = /^HTTP\/1\.[01] (\d{3})(?: (.*))?$/.exec(line) ?? [];
   if (status === undefined) throw new Error(`not an HTTP/1.1 answer: ${quoted(line)}`);
   const fields = lines.map(fieldOf).filter((field) => field !== undefined);

@@ -48,6 +48,7 @@ export { PacketClient } from './packets/dial.ts';
 export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions, type PeerServer, type PeerServerOptions, servePeers } from './peers.ts';
 export { RequestRefused } from './proxy-authorization.ts';
+export { requests } from './requests.ts';
 export { resetSocket, SocketEnd } from './socket-end.ts';
 export {
   anyoneOf,

@@ -32,11 +32,7 @@ export const HANDSHAKES: WaitingLimits = {
 /** The start of HTTP/2's connection preface (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0');
 
-/** The start of what `isthmus hold` asks for. */
-export const HOLD_REQUEST = 'GET /hold HTTP/1.1\r\n';
-
 const PREFIXES = [PREFACE];
-const PREFIXES_WITH_HOLD = [PREFACE, Buffer.from(HOLD_REQUEST)];
 
 export type ListenAddress =
   | { readonly path: string; readonly deleteExisting: boolean }
@@ -63,8 +59,6 @@ export interface ListenOptions {
   readonly handshakeTimeout?: number;
   /** Takes connections that begin with HTTP/2's preface. Unset: they are refused. */
   readonly http2?: Accept;
-  /** Takes connections that begin with a request of `isthmus hold`. Unset: `others` does. */
-  readonly hold?: Accept | undefined;
   /** Takes all other connections. Unset: they are refused. */
   readonly others?: Accept;
   /**
@@ -195,10 +189,9 @@ class Undecided implements SocketUser, Due {
   }
 
   onData(chunk: Buffer): void {
-    const { hold } = this.#options;
     this.#seen = this.#seen ? Buffer.concat([this.#seen, chunk]) : chunk;
-    const index = prefixAt(hold ? PREFIXES_WITH_HOLD : PREFIXES, this.#seen);
-    if (index !== undefined) this.#give(index, this.#seen);
+    const index = prefixAt(PREFIXES, this.#seen);
+    if (index !== undefined) this.#give(index === 0, this.#seen);
   }
 
   /** A load balancer's health check connects and closes, which is no error. */
@@ -214,13 +207,12 @@ class Undecided implements SocketUser, Due {
     this.#refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`));
   }
 
-  /** @param index of the prefix */
-  #give(index: number, first: Buffer): void {
-    const { http2, hold, others } = this.#options;
+  #give(isHttp2: boolean, first: Buffer): void {
+    const { http2, others } = this.#options;
     deadlines.leave(this);
     try {
-      const accept = index === 0 ? http2 : index === 1 ? hold : others;
-      if (!accept) throw new Error(index === 0 ? 'HTTP/2 is not served here' : 'HTTP/1.1 is not served here');
+      const accept = isHttp2 ? http2 : others;
+      if (!accept) throw new Error(`${isHttp2 ? 'HTTP/2' : 'HTTP/1.1'} is not served here`);
       accept(this.#end, first);
     } catch (error) {
       this.#refuse(error as Error);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
-import { anyoneOf, connectEdge, GrpcServer, LinkServer, SocketEnd, upgradeServer } from '@isthmus/transport';
+import { anyoneOf, connectEdge, GrpcServer, LinkServer, requests, SocketEnd, upgradeServer } from '@isthmus/transport';
 import { type Dial, DialError, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { Scope, within } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from './frames.ts';
@@ -123,12 +123,8 @@ test('a defect while a CONNECT caller is answered ends its connection', async ()
   const events = planeEvents();
   const error = new DialError('connection_refused', 'nobody');
   Object.defineProperty(error, 'status', { get: defect });
-  const edge = connectEdge({
-    dial: () => Promise.reject(error),
-    identifyCaller: anyoneOf('default'),
-    events,
-    timeout: 60_000,
-  });
+  const dial = () => Promise.reject(error);
+  const edge = requests(connectEdge({ dial, identifyCaller: anyoneOf('default'), events, timeout: 60_000 }));
   const request = Buffer.from('CONNECT h:1 HTTP/1.1\r\n\r\n');
   assert.equal(await faulted(events, peer, () => edge(new SocketEnd(victim), request)), 'http-connect');
 });

@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
-import { anyoneOf, connectEdge, LinkClient, LinkServer, requestLink, SocketEnd, TRANSPORT } from '@isthmus/transport';
+import {
+  anyoneOf,
+  connectEdge,
+  LinkClient,
+  LinkServer,
+  requestLink,
+  requests,
+  SocketEnd,
+  TRANSPORT,
+} from '@isthmus/transport';
 import { DialError, planeEvents } from '@isthmus/tunnel';
 import { Scope } from '../harness/index.ts';
 import { bytesHandled } from './counts.ts';
@@ -118,7 +127,7 @@ test('the head of a CONNECT request in 12,000 pieces costs no more than its byte
   const refused: string[] = [];
   const events = planeEvents();
   events.on('refused', (_where, _remote, { message }) => refused.push(message));
-  const edge = connectEdge({ dial: noDial, identifyCaller: anyoneOf('default'), events, timeout: 60_000 });
+  const edge = requests(connectEdge({ dial: noDial, identifyCaller: anyoneOf('default'), events, timeout: 60_000 }));
   const pieces = Array.from({ length: PIECES }, () => Buffer.from('x'));
   const handled = await bytesHandled(async () => {
     edge(new SocketEnd(socket), Buffer.from('CONNECT h:1 HTTP/1.1\r\nx: '));

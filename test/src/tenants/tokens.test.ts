@@ -119,7 +119,7 @@ test(
       const { stdout, stderr } = await promisify(execFile)('curl', args).catch((error) => error);
       return `${stdout}${stderr}`;
     };
-    // curl asks without its credential first where it may choose the scheme, and again on the same connection.
+    // curl asks without its credential first where it may choose the scheme, and again on another connection.
     assert.equal(await curl(`https://acme:${ci.token}@HOST`), 'here\n');
     assert.equal(await curl(`https://acme:${ci.token}@HOST`, '--proxy-anyauth'), 'here\n');
     assert.equal(await curl('https://HOST', '--proxy-header', bearer(ci.token)), 'here\n');

@@ -16,8 +16,10 @@ import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { CALLERS_GROWTH } from '../grpc/server.ts';
-import { ask, fieldOf, HeadLate, readHead, reasonOf, write } from '../http1.ts';
-import { type Accept, fromTheStart, HOLD_REQUEST } from '../listen.ts';
+import { ask, reasonOf, write } from '../http1.ts';
+import { RequestRefused } from '../proxy-authorization.ts';
+import { type RequestHead, upgraded } from '../requests.ts';
+import type { SocketEnd } from '../socket-end.ts';
 import { peerOf } from '../tls/certificate.ts';
 import { nothing } from './ask.ts';
 import { Allowances, isHexId, isRecord } from './control.ts';
@@ -25,8 +27,10 @@ import { TENANT_FIELD } from './dial-heads.ts';
 import { LinkServer } from './server.ts';
 import { answerRefusal } from './upgrade.ts';
 
+const HOLD_PATH = '/hold';
+
 /** How `isthmus hold` asks for a link, where callers connect. A gateway without such links answers as to any GET. */
-const REQUEST = `${HOLD_REQUEST}host: gateway\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n`;
+const REQUEST = `GET ${HOLD_PATH} HTTP/1.1\r\nhost: gateway\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n`;
 
 const ACCEPTED = 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n';
 
@@ -71,14 +75,19 @@ export class HoldLinks {
     this.#options = options;
   }
 
-  /** Takes connections that ask for such a link: see `ListenOptions.hold`. */
-  readonly accept: Accept = fromTheStart((socket) => {
+  /** Takes the connection of a request for such a link. @returns false for any other request */
+  serve(end: SocketEnd, head: RequestHead): boolean {
+    if (head.method !== 'GET' || head.target !== HOLD_PATH) return false;
+    if (!head.fields.some(([name, value]) => name === 'upgrade' && value === 'isthmus-hold'))
+      throw new RequestRefused(400, 'GET /hold without upgrade: isthmus-hold');
+    const socket = upgraded(end, head);
     const failed = (error: Error) => {
       socket.destroy();
       this.#options.events.emit('fault', 'hold links', '', error);
     };
     guarding(failed)(() => this.#open(socket))();
-  });
+    return true;
+  }
 
   /** Those with links, and what they say of their tunnels. One that does not answer in time is as it was. */
   all(now = performance.now()): Promise<readonly Hold[]> {
@@ -125,11 +134,6 @@ export class HoldLinks {
       events.emit('refused', 'hold links', peer.remote, error);
       answerRefusal(socket, status, toldOf(error));
     };
-    const fault = await readHead(socket, TRANSPORT.connectHeadMs, 'request').then(
-      faultOfRequest,
-      (error: Error) => error,
-    );
-    if (fault) return refuse(fault instanceof HeadLate ? 408 : 400, fault);
     if (this.#leaving) return refuse(503, new Error('this gateway is leaving'));
     const who = identifyCaller(peer);
     if (who instanceof NotAuthorised) return refuse(403, who);
@@ -179,14 +183,6 @@ export class HoldLinks {
     if (left > 0) this.#ofTenant.set(tenant, left);
     else this.#ofTenant.delete(tenant);
   }
-}
-
-function faultOfRequest([, ...lines]: readonly string[]): Error | undefined {
-  const upgrades = lines.some((line) => {
-    const [name, value] = fieldOf(line) ?? [];
-    return name === 'upgrade' && value === 'isthmus-hold';
-  });
-  return upgrades ? undefined : new Error('GET /hold without upgrade: isthmus-hold');
 }
 
 /** What a gateway asks `isthmus hold`. */

@@ -8,16 +8,16 @@ import {
   answerLast,
   ask,
   copied,
-  fieldOf,
-  HeadLate,
   type HttpAnswer,
   percentDecoded,
   percentEncoded,
   quoted,
-  readHead,
   reasonOf,
 } from '../http1.ts';
 import { AgentLimitError } from '../identifiers.ts';
+import { RequestRefused } from '../proxy-authorization.ts';
+import { type RequestHead, requests, upgraded } from '../requests.ts';
+import { SocketEnd } from '../socket-end.ts';
 import { isHexId } from './control.ts';
 
 /** The other side speaks HTTP/1.1 but refuses the link. `status` says whether it knows the protocol at all. */
@@ -189,10 +189,17 @@ interface UpgradeServerOptions<A extends HubHello> {
 
 /** Hub's side: accepts sockets on which an agent asks for a link. */
 export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<A>): { accept(socket: Socket): void } {
-  const serve = async (socket: Socket) => {
+  const failed = (socket: Socket, error: Error) => {
+    socket.destroy();
+    options.fault(socket, error);
+  };
+  const refuse = (socket: Socket, error: Error) => {
+    options.refused(socket, error);
+    answerRefusal(socket, statusOf(error), toldOf(error));
+  };
+  const admit = async (socket: Socket, hello: AgentHello) => {
     let answered = false;
     try {
-      const hello = readHello(await readRequest(socket), options.gateways ? OF_GATEWAYS : OF_AGENTS);
       const answer = await options.admit(hello, socket);
       if (!socket.writable) throw new Error('the agent has closed its connection');
       answered = true;
@@ -202,50 +209,45 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
       socket.write(acceptance(hello, answer));
       options.open(socket, hello, answer);
     } catch (error) {
+      if (!answered) return refuse(socket, error as Error);
       options.refused(socket, error as Error);
-      if (answered) socket.destroy();
-      else answerRefusal(socket, statusOf(error as Error), toldOf(error as Error));
+      socket.destroy();
     }
   };
+  const accept = requests({
+    serve(end, head) {
+      const hello = readHello(head, options.gateways ? OF_GATEWAYS : OF_AGENTS);
+      const socket = upgraded(end, head);
+      guarding((error) => failed(socket, error))(() => admit(socket, hello))();
+    },
+    refuse: ({ stream }, error) => refuse(stream, error),
+    fault: ({ stream }, error) => failed(stream, error),
+  });
   return {
     accept(socket) {
-      socket.on('error', () => {});
-      const failed = (error: Error) => {
-        socket.destroy();
-        options.fault(socket, error);
-      };
-      guarding(failed)(() => serve(socket))();
+      accept(new SocketEnd(socket), NOTHING);
+      socket.resume();
     },
   };
 }
 
-async function readRequest(socket: Socket): Promise<readonly string[]> {
-  try {
-    return await readHead(socket, TRANSPORT.upgradeMs, 'request');
-  } catch (error) {
-    throw new LinkRefused(error instanceof HeadLate ? 408 : 400, (error as Error).message);
-  }
-}
+const NOTHING = Buffer.alloc(0);
 
 /** The fields that count. What else comes is not read, and may come twice. */
 const OURS = /^(?:isthmus-.*|authorization|upgrade)$/;
 
-function readFields(lines: readonly string[]): ReadonlyMap<string, string> {
+function fieldsOf(head: RequestHead): ReadonlyMap<string, string> {
   const fields = new Map<string, string>();
-  for (const [index, line] of lines.entries()) {
-    const [name, value] = fieldOf(line) ?? [];
-    if (name === undefined || value === undefined)
-      throw new LinkRefused(400, `line ${index + 2} of the head is not a header field`);
+  for (const [name, value] of head.fields) {
     if (fields.has(name) && OURS.test(name)) throw new LinkRefused(400, `${quoted(name)} comes twice`);
     fields.set(name, value);
   }
   return fields;
 }
 
-function readHello([line = '', ...lines]: readonly string[], kinds: readonly LinkKind[]): AgentHello {
-  const [, method, path] = /^([A-Z]+) ([\x21-\x7e\x80-\xff]+) HTTP\/1\.1$/.exec(line) ?? [];
-  if (method === undefined) throw new LinkRefused(400, 'not an HTTP/1.1 request');
-  const fields = readFields(lines);
+function readHello(head: RequestHead, kinds: readonly LinkKind[]): AgentHello {
+  const { method, target: path } = head;
+  const fields = fieldsOf(head);
   const protocol = method === 'GET' ? fields.get('upgrade') : undefined;
   if (protocol === undefined) {
     const whose = kinds === OF_AGENTS ? `agents: ${LINK_PROTOCOL} or gRPC` : 'gateways';
@@ -314,7 +316,7 @@ function acceptance({ link = 'session' }: AgentHello, hello: HubHello): string {
 }
 
 function statusOf(error: Error): number {
-  if (error instanceof LinkRefused) return error.status;
+  if (error instanceof LinkRefused || error instanceof RequestRefused) return error.status;
   if (error instanceof AgentLimitError) return 429;
   if (!(error instanceof NotAuthorised)) return 500;
   return error.undecided ? 503 : 403;
