@@ -1,5 +1,5 @@
 import type { BlockList, Socket } from 'node:net';
-import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
+import { remoteOf, type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
 import type { Attach, CallerProtocol, Hold, PlaneEvents } from '@isthmus/tunnel';
 import { connectEdge } from './connect.ts';
 import { TRANSPORT } from './defaults.ts';
@@ -7,8 +7,8 @@ import { type ProxyServiceOptions, proxyService } from './grpc/callers.ts';
 import { GrpcServer } from './grpc/server.ts';
 import { HoldLinks } from './link/hold.ts';
 import { type Accept, HANDSHAKES, type ListenAddress, type Listener, type ListenOptions, listen } from './listen.ts';
-import { RequestRefused } from './proxy-authorization.ts';
-import { requests } from './requests.ts';
+import { type RequestEdge, requests } from './requests.ts';
+import type { SocketEnd } from './socket-end.ts';
 
 /** What a port or unix socket says about its callers. Empty for one that tenants share. */
 export interface PortOwner {
@@ -65,13 +65,11 @@ export class Callers {
     const { attach, mode } = options;
     const holds = attach && new HoldLinks({ ...options, attach });
     this.#holds = holds;
-    const connect = connectEdge(options);
+    const edge = mode === 'grpc' ? unserved(options) : connectEdge(options);
     this.#http1 = requests({
-      ...connect,
+      ...edge,
       serve(end, head) {
-        if (head.method !== 'CONNECT' && holds?.serve(end, head)) return;
-        if (mode === 'grpc') throw new RequestRefused(400, 'this port serves gRPC, and not HTTP/1.1');
-        connect.serve(end, head);
+        if (head.method === 'CONNECT' || !holds?.serve(end, head)) edge.serve(end, head);
       },
     });
   }
@@ -152,6 +150,18 @@ export class Callers {
     for (const listener of closing) this.#listeners.delete(listener);
     await Promise.all(closing.map((listener) => listener.close()));
   }
+}
+
+/** For ports where callers dial by gRPC alone. */
+function unserved({ events }: CallersOptions): RequestEdge {
+  const refuse = ({ stream }: SocketEnd, error: Error) => {
+    events.emit('refused', 'callers', remoteOf(stream), error);
+    stream.destroy();
+  };
+  const serve = () => {
+    throw new Error('HTTP/1.1 is not served here');
+  };
+  return { serve, refuse, fault: refuse };
 }
 
 function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {
