@@ -270,7 +270,7 @@ test(
     await page.getByText(`${hubId} drains: ${sessions} sessions move, 0 tunnels finish`).waitFor();
     await until(async () => (await admin.getStatus({})).sessions === 0, { what: 'agents to leave the hub' });
     await goTo(page, 'Plane');
-    await says(page, 'Members', { Member: hubId }, 'State', /draining/);
+    await says(page, 'Members', { Member: hubId }, 'State', /draining|drained/);
     faultless(watched);
   }),
 );

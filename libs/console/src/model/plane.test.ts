@@ -26,6 +26,7 @@ test('a member is as well as it says, unless gateways have lost it, and hangs if
   for (const admission of [Admission.ADMISSION_LEAVING, Admission.ADMISSION_DRAINING]) {
     assert.equal(of(aMember('h2', { status: aStatus({ ready: false, admission }) })), 'draining');
   }
+  assert.equal(of(silent('h3', 'no link')), 'drained');
   assert.equal(of(silent('h2', 'no answer')), 'silent');
   assert.equal(of(silent('g2', 'no answer')), 'hung');
 });

@@ -33,9 +33,9 @@ export const NOTHING: Plane = {
 
 /**
  * `silent`: the hub does not answer this page, and gateways have links to it. `unlinked`: it answers, and gateways have lost it. Both happen on
- * busy machines and behind firewalls. `hung`: neither this page nor gateways reach the member. `lost`: the plane has forgotten it.
+ * busy machines and behind firewalls. `drained`: gateways had nothing more on their links to it, and ended them. `hung`: neither this page nor gateways reach the member. `lost`: the plane has forgotten it.
  */
-export type Health = 'ok' | 'unready' | 'draining' | 'silent' | 'unlinked' | 'hung' | 'lost';
+export type Health = 'ok' | 'unready' | 'draining' | 'drained' | 'silent' | 'unlinked' | 'hung' | 'lost';
 
 /** The gateways that answer, the page's own first. */
 export function gatewaysOf({ members }: Pick<Plane, 'members'>): Seen[] {
@@ -74,7 +74,8 @@ function drains(status: Seen['status']): boolean {
 /** Says how a member is, by itself and by the gateways' links to it. */
 export function healthOf(id: string, { members, hubs }: Plane): Health {
   const status = members.find((each) => each.id === id)?.status;
-  if (hubs.find(({ hubId }) => hubId === id)?.draining || drains(status)) return 'draining';
+  if (hubs.find(({ hubId }) => hubId === id)?.draining || drains(status))
+    return status || reachedBy(id, members).length > 0 ? 'draining' : 'drained';
   if (cutOff(id, members).length > 0) return status ? 'unlinked' : 'hung';
   if (!status) return reachedBy(id, members).length > 0 ? 'silent' : 'hung';
   return status.ready ? 'ok' : 'unready';

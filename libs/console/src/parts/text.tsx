@@ -28,6 +28,7 @@ export const TONES: Readonly<Record<Health, Tone>> = {
   ok: 'good',
   unready: 'bad',
   draining: 'draining',
+  drained: 'draining',
   silent: 'warn',
   unlinked: 'bad',
   hung: 'bad',
