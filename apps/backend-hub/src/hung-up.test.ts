@@ -55,7 +55,7 @@ test('a hub tells of a gateway that closes its connection without a word', async
   const { socket } = await connect(NAME);
   socket.destroy();
   await until(() => told.length > 0, 'a word of it');
-  assert.deepEqual(told, [{ gateway: NAME, reset: false, unread: false }]);
+  assert.deepEqual(told, [{ gateway: NAME, reset: false }]);
 });
 
 test('a hub tells of no gateway that has another link, says goodbye, or has no name', async (context) => {

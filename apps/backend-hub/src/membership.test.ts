@@ -134,7 +134,7 @@ describe('membership', () => {
     const { heard } = listen(membership);
     heard();
     const gone = Array.from({ length: 101 }, (_, index) => index.toString(16).padStart(16, '0'));
-    for (const gateway of gone) membership.hungUp({ gateway, reset: false, unread: false });
+    for (const gateway of gone) membership.hungUp({ gateway, reset: false });
     const told: string[] = [];
     for (let beat = 0; beat * HUB.lossesAtOnce < gone.length; beat++) {
       const messages = heard();

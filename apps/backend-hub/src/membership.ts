@@ -95,7 +95,7 @@ export class HubReports {
     const changed = [...this.#hubs.values()].filter((hub) => !same(before.get(hub.hubId), hub));
     const gone = [...before.keys()].filter((hubId) => !this.#hubs.has(hubId));
     const losses = this.#losses.splice(0, HUB.lossesAtOnce);
-    const lines = losses.map((loss) => encodeControl({ type: 'hung-up', ...loss }));
+    const lines = losses.map(({ gateway, reset }) => encodeControl({ type: 'hung-up', gateway, reset }));
     if (changed.length > 0 || gone.length > 0 || current !== this.#current) lines.push(...this.#changes(changed, gone));
     if (lines.length === 0) return;
     this.#told = { hubs: this.#hubs, current: this.#current };

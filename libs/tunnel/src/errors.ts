@@ -168,8 +168,6 @@ export class SessionLost extends PlaneEnded {
 /** It ended because the connection was closed from the tunnel's other end, as happens when that process dies, or by a proxy on the way. */
 export class HungUp extends SessionLost {
   override readonly name = 'HungUp';
-  /** Whether it was reset while bytes may have been unread: by a process that died, or by something on the way. */
-  unread = false;
 }
 
 /** It ended because something on the way reset the connection. */

@@ -35,8 +35,7 @@ const MESSAGES: Readonly<Record<string, string | ((n: number) => string)>> = {
   'credential, never good': (n) =>
     JSON.stringify({ type: 'credential', token: `${'a'.repeat(TRANSPORT.tokenCharacters - 20)}.${n}.x` }),
   stranger: (n) => JSON.stringify({ type: 'stranger', address: 'HUB', serverId: `other-${n}`, plane: 'p' }),
-  'hung-up': (n) =>
-    JSON.stringify({ type: 'hung-up', gateway: n.toString(16).padStart(16, '0'), reset: true, unread: false }),
+  'hung-up': (n) => JSON.stringify({ type: 'hung-up', gateway: n.toString(16).padStart(16, '0'), reset: true }),
   membership: JSON.stringify({
     type: 'membership',
     current: true,

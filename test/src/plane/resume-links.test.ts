@@ -7,8 +7,6 @@ import { hubPlane, linesFromNow, sharedHubPlane } from './hub-plane.ts';
 
 const skip = redisMissing();
 
-const WORD = Buffer.alloc(64, '.');
-
 const plane = sharedHubPlane({ hubs: 2, relayed: true });
 
 test(
@@ -60,47 +58,6 @@ test(
     tunnel.destroy();
   }),
 );
-
-for (const [whose, of] of [
-  ['an agent', 'agent'],
-  ['a gateway', 'peer'],
-] as const)
-  test(
-    `a tunnel goes on while all links of ${whose} are reset in one moment under bytes`,
-    { skip, timeout: 300_000 },
-    scoped(async (scope) => {
-      const all = await plane();
-      const said = linesFromNow(all.gateway);
-      const destination = await echo(scope);
-      const tunnel = await dial(scope, all.ways, 'mtls', destination.authority);
-      let [sent, back] = [0, 0];
-      const count = ({ length }: Buffer) => {
-        back += length;
-      };
-      tunnel.on('data', count).resume();
-      // So often that each link has bytes on its way at any moment.
-      const writing = setInterval(() => {
-        sent += WORD.length;
-        tunnel.write(WORD);
-      }, 2);
-      scope.defer(() => clearInterval(writing));
-      const goesOn = async (what: string) => {
-        const wanted = sent;
-        const hopeless = () => (tunnel.destroyed || tunnel.readableEnded ? 'the tunnel ended' : undefined);
-        await until(() => back > wanted, { what: `an echo ${what}`, hopeless });
-      };
-      await goesOn('before');
-      for (const relay of all.relays) relay[of].reset();
-      await goesOn('after');
-      assert.equal(destination.open, 1);
-      assert.deepEqual(
-        said('tunnel closed').filter(({ cut }) => cut),
-        [],
-      );
-      assert.equal(said('tunnel resumed').length, 1);
-      tunnel.destroy();
-    }),
-  );
 
 test(
   'a tunnel that has found no way within --resume-timeout ends, with the reason of its loss, at both ends',

@@ -218,7 +218,7 @@ const READERS = new Map<string, Reader<ControlMessage>>([
     'credential',
     object<CredentialMessage>({ type, token: shortText(TRANSPORT.tokenCharacters, (text) => text !== '') }),
   ],
-  ['hung-up', object<HungUpMessage>({ type, gateway: hexId, reset: flag, unread: flag })],
+  ['hung-up', object<HungUpMessage>({ type, gateway: hexId, reset: flag })],
   [
     'cut',
     object<CutMessage>({

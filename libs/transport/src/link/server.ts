@@ -191,9 +191,10 @@ export class LinkServer {
   /** Returns how the gateway at the other side was lost; undefined if it said goodbye. @param reason why the link has ended */
   lossFor(reason: Error): GatewayLoss | undefined {
     const gateway = this.#gatewayInstance;
-    if (gateway === undefined || this.#closing) return undefined;
-    if (reason instanceof LinkReset) return { gateway, reset: true, unread: false };
-    return reason instanceof HungUp ? { gateway, reset: false, unread: reason.unread } : undefined;
+    const reset = reason instanceof LinkReset;
+    return gateway !== undefined && !this.#closing && (reset || reason instanceof HungUp)
+      ? { gateway, reset }
+      : undefined;
   }
 
   /** Asks the other side to send dials elsewhere while it can. Still takes them. */

@@ -53,8 +53,6 @@ export const WAY_LOST = 0x49_53_00_01;
 const HUNG_UP = 0x49_53_00_02;
 /** The same, because the other end's connection was reset. */
 const RESET = 0x49_53_00_03;
-/** The same, while bytes may have been unread: its process died, or something on the way reset it. */
-const RESET_UNREAD = 0x49_53_00_04;
 
 /** The code of a reset that ends a tunnel for both its ends. */
 function endingCode(reason: Error): number {
@@ -71,10 +69,8 @@ export function cutStreams(streams: Iterable<Http2Stream>, cut: PlaneEnded): voi
 function meaningOf(code: number | undefined, { peer, far }: CarrierLink, cause?: Error): PlaneEnded | undefined {
   const lost = `${peer} has lost the other end of the tunnel`;
   if (code === WAY_LOST) return new SessionLost(lost, { cause });
-  if (code === HUNG_UP || code === RESET_UNREAD) {
-    const by = far === 'destination' ? 'agent' : 'gateway';
-    return Object.assign(new HungUp(`${lost}: it hung up`, { by, cause }), { unread: code === RESET_UNREAD });
-  }
+  if (code === HUNG_UP)
+    return new HungUp(`${lost}: it hung up`, { by: far === 'destination' ? 'agent' : 'gateway', cause });
   if (code === RESET) return new LinkReset(`${lost}: it was reset`, { cause });
   const by = code === BY_PLANE ? 'path' : CUT_BY[(code ?? 0) - CUT];
   return by && new PlaneEnded(`${peer} ended the tunnel: its log says why`, { by, cause });
@@ -96,7 +92,7 @@ function ownLoss(failure: Error, halfAtPeer: boolean): SessionLost | undefined {
 }
 
 function codeOfLoss(reason: SessionLost): number {
-  if (reason instanceof HungUp) return reason.unread ? RESET_UNREAD : HUNG_UP;
+  if (reason instanceof HungUp) return HUNG_UP;
   return reason instanceof LinkReset ? RESET : WAY_LOST;
 }
 
@@ -497,12 +493,10 @@ export function http2Link(
 ): Http2Link {
   const lost = (reason: NodeJS.ErrnoException) => {
     const Lost = lossOf(reason.code, mayHaveDied);
-    const loss = new Lost(`${peer}: ${reason.message}`, {
+    return new Lost(`${peer}: ${reason.message}`, {
       cause: reason,
       ...(Lost === HungUp && hangsUp && { by: hangsUp }),
     });
-    if (loss instanceof HungUp) loss.unread = reason.code === 'ECONNRESET';
-    return loss;
   };
   return new Http2Link({ role, socket, lost, ...limits });
 }

@@ -43,8 +43,7 @@ function agent(...sessions: string[]) {
   return {
     time,
     known,
-    hangsUp: (sessionId: string) => agent.hungUp(sessionId, { unread: false }),
-    isReset: (sessionId: string) => agent.hungUp(sessionId, { unread: true }),
+    hangsUp: (sessionId: string) => agent.hungUp(sessionId),
     loses: (sessionId: string) => agent.lost(sessionId),
     comes: (sessionId: string, instance?: string) => known.open(sessionId, instance),
     end: () => agent.endAfter(LOSS)?.message,
@@ -106,27 +105,6 @@ test('one that lost all its sessions soon after each other has a moment to come 
   }
 });
 
-test('one whose sessions were all reset, with bytes unread perhaps, has longer to come back', () => {
-  for (const back of [true, false]) {
-    const { time, isReset, comes, end } = agent('s1', 's2');
-    isReset('s1');
-    isReset('s2');
-    assert.equal(end(), undefined);
-    time.ms += 4999;
-    assert.equal(end(), undefined);
-    if (back) comes('s1');
-    time.ms += 1;
-    assert.equal(end(), back ? undefined : 'agent a has closed all its connections');
-  }
-});
-
-test('it is dead if it closed one in the moment in which the others were reset', () => {
-  const { isReset, hangsUp, end } = agent('s1', 's2');
-  isReset('s1');
-  hangsUp('s2');
-  assert.equal(end(), 'agent a has closed all its connections');
-});
-
 test('it lives if it comes back', () => {
   const { hangsUp, comes, end } = agent('s1', 's2');
   hangsUp('s1');
@@ -164,10 +142,7 @@ function watching(...names: string[]) {
   return {
     time,
     dead,
-    report: (name: string, gateway = 'g1', how: 'closed' | 'reset' | 'reset with bytes unread' = 'closed') => {
-      const unread = how === 'reset with bytes unread';
-      gateways.report({ gateway, reset: how === 'reset', unread }, link(name));
-    },
+    report: (name: string, gateway = 'g1', reset = false) => gateways.report({ gateway, reset }, link(name)),
     went: (name: string) => gateways.went(link(name)),
   };
 }
@@ -218,23 +193,16 @@ test('a server that was gateway and hub counts by the link that went with it', (
 
 test('it may live if all its connections were reset on the way', () => {
   const { dead, report } = watching('h1', 'h2');
-  report('h1', 'g1', 'reset');
-  report('h2', 'g1', 'reset');
+  report('h1', 'g1', true);
+  report('h2', 'g1', true);
   assert.deepEqual(dead, []);
-});
-
-test('one whose connections were all reset, with bytes unread perhaps, has a while to come back', () => {
-  const { dead, report } = watching('h1', 'h2');
-  report('h1', 'g1', 'reset with bytes unread');
-  report('h2', 'g1', 'reset with bytes unread');
-  assert.deepEqual(dead, ['g1 after 5000 ms']);
 });
 
 test('it is dead if it closed one, whatever became of the others', () => {
   const { dead, report } = watching('h1', 'h2', 'h3');
-  report('h1', 'g1', 'reset');
+  report('h1', 'g1', true);
   report('h2');
-  report('h3', 'g1', 'reset');
+  report('h3', 'g1', true);
   assert.deepEqual(dead, ['g1']);
 });
 

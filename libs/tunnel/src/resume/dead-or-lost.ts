@@ -15,15 +15,12 @@ const NEVER = Number.NEGATIVE_INFINITY;
  * How long after the end of its last connection a process counts as dead, if it is not back. All times are in milliseconds of one clock.
  * @param goneAt when its last connection ended
  * @param severalUntil until when it had more than one
- * @param closedAt when it last closed one itself: no word, and no reset
- * @param unreadAt when one was last reset while bytes may have been unread, by its death or on the way
+ * @param hungUpAt when it last closed one itself: no word, and no reset on the way
  * @returns undefined if it seems to live
  */
-function deadAfter(goneAt: number, severalUntil: number, closedAt: number, unreadAt: number): number | undefined {
-  const earlier = Math.min(severalUntil, Math.max(closedAt, unreadAt));
+function deadAfter(goneAt: number, severalUntil: number, hungUpAt: number): number | undefined {
+  const earlier = Math.min(severalUntil, hungUpAt);
   if (!areTogether(goneAt, earlier)) return undefined;
-  // A firewall that starts anew resets all that carries something. A process that dies seldom has bytes unread on all.
-  if (!areTogether(goneAt, closedAt)) return TUNNEL.hungUpBackMs;
   return goneAt - earlier <= TUNNEL.sameMomentMs ? 0 : TUNNEL.backAtOnceMs;
 }
 
@@ -57,9 +54,8 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
   #severalUntil = NEVER;
   /** When it lost its last session. Unset while it has one, and before its first. */
   #goneAt: number | undefined;
-  /** When it last closed a connection, and when it may have: see `HungUp.unread`. */
-  #closedAt = NEVER;
-  #unreadAt = NEVER;
+  /** When it last closed a connection. */
+  #hungUpAt = NEVER;
   /** When another process of the agent last opened a session. */
   #otherAt = NEVER;
 
@@ -91,10 +87,9 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     for (const tunnel of [...this.tunnels]) tunnel.checkSession(sessions);
   }
 
-  /** Call when the process has closed the connection of a session, or may have. */
-  hungUp(sessionId: string, { unread }: Pick<HungUp, 'unread'>): void {
-    if (unread) this.#unreadAt = this.#clock.now();
-    else this.#closedAt = this.#clock.now();
+  /** Call when the process has closed the connection of a session. */
+  hungUp(sessionId: string): void {
+    this.#hungUpAt = this.#clock.now();
     this.lost(sessionId);
   }
 
@@ -108,7 +103,7 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     const goneAt = this.sessions().length > 0 ? undefined : this.#goneAt;
     if (goneAt === undefined) return undefined;
     const restarted = areTogether(goneAt, this.#otherAt);
-    const ms = restarted ? 0 : deadAfter(goneAt, this.#severalUntil, this.#closedAt, this.#unreadAt);
+    const ms = restarted ? 0 : deadAfter(goneAt, this.#severalUntil, this.#hungUpAt);
     if (ms === undefined || this.#clock.now() < goneAt + ms) return undefined;
     const what = restarted ? 'has restarted' : 'has closed all its connections';
     return new SessionLost(`agent ${this.name.agentId} ${what}`, { by: 'agent', cause: loss });
@@ -130,12 +125,11 @@ export interface GatewayLoss {
   readonly gateway: string;
   /** Whether something on the way reset it. */
   readonly reset: boolean;
-  /** See `HungUp`. */
-  readonly unread: boolean;
 }
 
-interface Report extends Pick<GatewayLoss, 'reset' | 'unread'> {
+interface Report {
   readonly at: number;
+  readonly reset: boolean;
 }
 
 /** The processes of gateways, seen from an agent. Their connections are those that the agent's hubs report as lost. */
@@ -162,18 +156,15 @@ export class GatewayProcesses {
   }
 
   /** Call when the hub of a link has lost its connection to a gateway. */
-  report({ gateway, reset, unread }: GatewayLoss, link: object): void {
+  report({ gateway, reset }: GatewayLoss, link: object): void {
     const now = this.#clock.now();
     this.#forget(now);
     const reports = getOrPut(this.#reports, gateway, () => new Map<object, Report>());
-    reports.set(link, { at: now, reset, unread });
+    reports.set(link, { at: now, reset });
     if ([...this.#links].some((each) => !reports.has(each))) return;
     const others = [...reports].filter(([other]) => other !== link).map(([, { at }]) => at);
-    const last = (early: boolean) => {
-      const such = [...reports.values()].filter((each) => !each.reset && each.unread === early);
-      return Math.max(NEVER, ...such.map(({ at }) => at));
-    };
-    const ms = deadAfter(now, Math.max(NEVER, ...others), last(false), last(true));
+    const hungUp = [...reports.values()].filter((each) => !each.reset).map(({ at }) => at);
+    const ms = deadAfter(now, Math.max(NEVER, ...others), Math.max(NEVER, ...hungUp));
     if (ms === undefined) return;
     this.#reports.delete(gateway);
     this.#dead(gateway, ms);

@@ -230,7 +230,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   protected override onDetached(reason: Error): void {
     this.#lost ??= { at: this.#clock.now(), reason };
     this.#tryLast(this.sessionId);
-    if (reason instanceof HungUp) this.#process.hungUp(this.sessionId, reason);
+    if (reason instanceof HungUp) this.#process.hungUp(this.sessionId);
     else if (reason instanceof LinkReset) this.#process.lost(this.sessionId);
     this.#shared.observation.events.emit('tunnel:detach', this, reason);
     super.onDetached(reason);
