@@ -74,10 +74,10 @@ function drains(status: Seen['status']): boolean {
 /** Says how a member is, by itself and by the gateways' links to it. */
 export function healthOf(id: string, { members, hubs }: Plane): Health {
   const status = members.find((each) => each.id === id)?.status;
-  if (hubs.find(({ hubId }) => hubId === id)?.draining || drains(status))
-    return status || reachedBy(id, members).length > 0 ? 'draining' : 'drained';
+  const reached = status !== undefined || reachedBy(id, members).length > 0;
+  if (hubs.find(({ hubId }) => hubId === id)?.draining || drains(status)) return reached ? 'draining' : 'drained';
   if (cutOff(id, members).length > 0) return status ? 'unlinked' : 'hung';
-  if (!status) return reachedBy(id, members).length > 0 ? 'silent' : 'hung';
+  if (!status) return reached ? 'silent' : 'hung';
   return status.ready ? 'ok' : 'unready';
 }
 
