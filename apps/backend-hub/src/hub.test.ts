@@ -184,7 +184,7 @@ test('a hub that leaves takes agents until it drains, and then tells them to go 
   await drained;
 });
 
-test('a hub that has drained can still be asked: its record says that it drains, until it closes', {
+test('a hub that has drained stays in the registry, as one that drains, until it closes', {
   timeout: 60_000,
 }, async () => {
   const registry = memoryRegistry();
