@@ -130,10 +130,13 @@ test(
     const says = (name: string): Said => (name.startsWith('silent') ? 'silent' : ['10.1.1.1']);
     // Nobody gives up while the test runs.
     const { server, names, resolve } = await rig(context, says, { options: 'options timeout:30' });
-    const stops = Array.from({ length: 200 }, (_, index) =>
-      names.resolve(`silent-${index}.test`, () => assert.fail('given up')),
-    );
-    await until(() => server.asked.length >= 200, { what: 'all silent names to be asked for' });
+    const stops: (() => void)[] = [];
+    while (stops.length < 200) {
+      stops.push(names.resolve(`silent-${stops.length}.test`, () => assert.fail('given up')));
+      // The kernel drops questions for a server of this process beyond what its socket holds.
+      if (stops.length % 20 > 0) continue;
+      await until(() => server.asked.length >= stops.length, { what: 'all silent names to be asked for' });
+    }
     assert.deepEqual(await resolve('healthy.test'), ['10.1.1.1']);
     assert.equal(names.underWay, 200, 'none of the silent ones has ended before it');
     for (const stop of stops) stop();
