@@ -126,10 +126,12 @@ export class Kubernetes {
   /**
    * The same by another static pod, as an operator's change makes one. A container that ends three times in a row is held back, and while the API
    * server is away for that long, its controllers take the node for dead, and all pods for not ready.
+   * @param change what it changes in the manifest
    */
-  async replaceApiServer(): Promise<void> {
+  async replaceApiServer(change = (manifest: string) => manifest): Promise<void> {
+    // Asked first: the kubelet ends the API server as soon as it sees another manifest.
     const [before, path] = [await containerOf('kube-apiserver'), manifestOf('kube-apiserver')];
-    writeManifest(path, restarted(readFileSync(path, 'utf8')));
+    writeManifest(path, restarted(change(readFileSync(path, 'utf8'))));
     // The kubelet has begun to end the old one, and would not start it again.
     await sleep(2000);
     await kill(before);

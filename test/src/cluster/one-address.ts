@@ -27,7 +27,6 @@ import { NAMESPACE } from './probe.ts';
 import { HOLDER, K8S, rolledOut, SERVER } from './recipe.ts';
 import { Session, SILENT_MS } from './session.ts';
 import { ADDRESS } from './settings.ts';
-import { manifestOf, readPod, writePod } from './static-pods.ts';
 import { WORKER, Worker } from './worker.ts';
 
 const RECIPE = join(K8S, 'recipes/one-address/agents.yaml');
@@ -101,11 +100,7 @@ async function prepare({ kubernetes, directory, group, image, scope }: Ground): 
   for (const name of [SERVER, HOLDER]) await endStatic(name);
   await kubectl(['delete', 'namespace', 'isthmus-agent', '--wait=false']);
   const { hubs, gateway, authority } = await plane(scope);
-  const pod = readPod(manifestOf('kube-apiserver'));
-  const [container] = pod.spec.containers;
-  container.command = container.command.map((flag) => flag.replace(/^(--advertise-address)=.*/, `$1=${ADVERTISED}`));
-  writePod(pod);
-  await kubernetes.replaceApiServer();
+  await kubernetes.replaceApiServer((manifest) => manifest.replace(/(--advertise-address)=.*/, `$1=${ADVERTISED}`));
   for (const [namespace, name] of [
     ['kube-public', 'cluster-info'],
     ['kube-system', 'kube-proxy'],
