@@ -27,7 +27,7 @@ import { NAMESPACE } from './probe.ts';
 import { HOLDER, K8S, rolledOut, SERVER } from './recipe.ts';
 import { Session, SILENT_MS } from './session.ts';
 import { ADDRESS } from './settings.ts';
-import { WORKER, Worker } from './worker.ts';
+import { PODS, WORKER, Worker } from './worker.ts';
 
 const RECIPE = join(K8S, 'recipes/one-address/agents.yaml');
 /** The only address and port that the worker reaches, and what the recipe calls it. */
@@ -112,7 +112,7 @@ async function prepare({ kubernetes, directory, group, image, scope }: Ground): 
     `${API_SERVER}:443`,
   );
   await kubectl(['-n', 'kube-system', 'create', 'configmap', 'hub-ca', `--from-file=ca.crt=${authority}`]);
-  await kubectl(['apply', '-f', RECIPE]);
+  await apply(readFileSync(RECIPE, 'utf8').replace('=10.244.0.0/16', `=${PODS}`));
   const ready = ['wait', '--for=condition=Ready', 'node/worker', `--timeout=${ROLLOUT_MS / 1000}s`];
   await kubectl(ready, { deadline: ROLLOUT_MS + 5000 });
   for (const name of ['kube-proxy', 'konnectivity-agent']) await rolledOut('kube-system', name, 'daemonset');

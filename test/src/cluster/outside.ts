@@ -91,6 +91,7 @@ function keepLogs(directory: string): void {
   for (const [from, to] of [
     ['logs', 'node'],
     ['changed/var/log/pods', 'pods'],
+    ['worker/var-log/pods', 'worker-pods'],
   ] as const) {
     if (existsSync(join(directory, from))) cpSync(join(directory, from), join(LOGS, to), { recursive: true });
   }

@@ -11,7 +11,8 @@ export const WORKER = '198.51.100.10';
 const WORKER_ROUTER = '198.51.100.1';
 /** Of the worker's own: what its programs write. */
 const OWN = ['/etc/cni/net.d', '/etc/kubernetes', '/var/lib/containerd', '/var/lib/kubelet', '/var/log'];
-const PODS = '10.198.128.0/24';
+/** The network of its pods. */
+export const PODS = '10.198.128.0/24';
 const JOIN_MS = 3 * 60_000;
 
 interface WorkerOptions {
