@@ -71,7 +71,7 @@ test('ratios to upstream are ranges over all runs that have them', () => {
     upstreamTable([busy, withoutOurs, quiet]).map((row) => row.slice(0, 3)),
     [
       ['line', 'figure', 'connect-uds'],
-      ['bulk ×1', 'GB/s', '2.00 to 3.00'],
+      ['bulk ×1', 'GB/s', '2.00–3.00'],
       ['ping ×1', 'p50 µs', '0.50'],
     ],
   );

@@ -61,7 +61,7 @@ function firstRatio(book: Book, line: string, figure: string, pairs: readonly Pa
 
 function range(values: readonly number[]): string {
   const [least, most] = [short(Math.min(...values)), short(Math.max(...values))];
-  return least === most ? least : `${least} to ${most}`;
+  return least === most ? least : `${least}–${most}`;
 }
 
 function ratio(book: Book, line: string, figure: string, pair: Pair): number | undefined {

@@ -3,7 +3,7 @@ import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
 import type { Measure } from './row.ts';
 import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
 
-const HEAD = ['fault', 'dials failed', 'worst dial', 'tunnels cut', 'longest pause', 'besides'];
+const HEAD = ['fault, and what else was noticed', 'dials failed', 'worst dial', 'tunnels cut', 'longest pause'];
 
 /** Sooner than this, all is as before, and no news. */
 const AT_ONCE_MS = 1000;
@@ -21,7 +21,7 @@ export function table(outcomes: readonly Outcome[], within: boolean): string {
 
 function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome, within: boolean): string[] {
   const missed = problems.length === 0 ? [] : [inCell(`**limit missed**: ${problems.join('; ')}`)];
-  if (!figures) return [row.fault, '', '', '', '', ...(skipped ? [inCell(`not run: ${skipped}`)] : missed)];
+  if (!figures) return [titled(row.fault, skipped ? [inCell(`not run: ${skipped}`)] : missed), '', '', '', ''];
   const { tried, failed, inFlight, worst, cut, carried, shortCut, callersEnd, destinationsEnd, outlived, pause } =
     figures;
   const measured = [
@@ -40,15 +40,18 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
     ...missed,
   ];
   return [
-    row.fault,
+    titled(row.fault, besides),
     failed === 0
       ? '0'
       : `${failed} of ${tried}${inFlight > 0 ? ` (${inFlight} under way through the dead gateway)` : ''}`,
     time(worst),
     carried === cut ? String(cut) : `${cut} (${carried} through the failed part)`,
     pause === undefined ? '' : time(pause),
-    besides.join('; '),
   ];
+}
+
+function titled(fault: string, besides: readonly string[]): string {
+  return besides.length === 0 ? fault : `${fault}: ${besides.join('; ')}`;
 }
 
 function shown({ name, value, unit }: Measure): string {

@@ -43,7 +43,7 @@ const agentEvicted: Fault = {
 
 /** There is only one node, so the budget keeps the last agent, and the drain ends by its time-out. */
 const nodeDrained: Fault = {
-  name: 'the node drained of agents, as far as their budget lets it',
+  name: 'the node drained of agents',
   async commit() {
     const only = `--pod-selector=${AGENTS.selector}`;
     await tryKubectl([
@@ -108,7 +108,7 @@ const HARMLESS = [serverChanged, serverKilled, agentsRolled, agentsScaled, agent
 export const OF_THE_SERVER: readonly Fault[] = [
   ...HARMLESS,
   {
-    name: 'all of these again and again, for three minutes',
+    name: 'all of these for three minutes',
     async commit(scene) {
       const over = performance.now() + (scene.short ? 0 : AGAIN_MS);
       do for (const each of HARMLESS) await each.commit(scene);
