@@ -263,18 +263,35 @@ describe('liveness', () => {
     await once(relay, 'listening');
     const socket = net.connect((relay.address() as AddressInfo).port, '127.0.0.1');
     const [accepted] = (await once(server, 'connection')) as [Socket];
-    let pings = 0;
-    const ends = [http2Link('server', accepted, 'client'), http2Link('client', socket, 'server')];
-    const deaths = ends.map((session) => {
+    mock.timers.enable({ apis: ['setInterval'] });
+    const checks = new LinkChecks();
+    let [asked, answered] = [0, 0];
+    const deaths: Error[] = [];
+    for (const session of [http2Link('server', accepted, 'client'), http2Link('client', socket, 'server')]) {
       t.after(() => session.destroy());
       const ping = session.ping.bind(session);
-      session.ping = () => ping(() => pings++);
-      return new Promise<unknown>((resolve) => watchLiveness(session, resolve));
-    });
-    for (const dead of deaths) void dead.then(() => assert.ok(dropping, 'dead though it was answered'));
-    while (pings < 3) await new Promise(setImmediate);
+      session.ping = () => {
+        asked++;
+        ping(() => answered++);
+      };
+      const dead = (error: Error) => {
+        deaths.push(error);
+        session.destroy(error);
+      };
+      watchLiveness(session, dead, { checks });
+    }
+    // As long as something comes through, each PING has its answer before the next check.
+    const check = async () => {
+      mock.timers.tick(WIRE.checkEveryMs);
+      while (!dropping && answered < asked) await new Promise(setImmediate);
+    };
+    for (let n = 0; n < 40; n++) await check();
+    assert.ok(answered >= 4, `${answered} PINGs were answered`);
+    assert.deepEqual(deaths, []);
     dropping = true;
-    await Promise.all(deaths);
+    for (let n = 0; n < 40; n++) await check();
+    assert.equal(deaths.length, 2);
+    for (const { message } of deaths) assert.match(message, /^silent for .* s, even to PING$/);
   });
 
   test('a look that throws ends its own link, and the others are looked at', () => {
