@@ -70,7 +70,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     tunnels: LONG_TUNNELS,
     ...(row.tunnelLife && { tunnelLife: row.tunnelLife(short) }),
   });
-  const before = await baseline(load, short ? 2000 : 5000);
+  const before = await baseline(load, short ? 1000 : 5000);
 
   const [from, cpuFrom] = [clock(), load.cpuMs];
   const told: Told = { strikes: [], measures: [], notes: [] };

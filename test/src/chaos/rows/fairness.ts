@@ -21,7 +21,7 @@ async function flood({ plane, load, hold, measure, short }: Context<TenantsPlane
   await using scope = new Scope();
   const held = heldBy(kind, short ? MOST_IF_SHORT : MOST);
   const flood = await flooding(scope, { held, fronts: [front], destinationPort: port });
-  await hold(10_000, 3000);
+  await hold(10_000, 2000);
   let lacks: string | undefined;
   const floods = async () => {
     lacks = lacking(kind, await flood.done());

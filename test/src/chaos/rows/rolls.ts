@@ -15,10 +15,10 @@ const SLACK_MS = 5000;
 const ALL_WITHIN = 30_000;
 
 /** Every tunnel can finish in the time that each process has. */
-const TUNNEL_LIFE = [1000, 6000] as const;
+const seconds = (short: boolean) => (short ? ([500, 3000] as const) : ([1000, 6000] as const));
 
 /** Of tunnels that hold agents up. */
-const minutes = (short: boolean) => (short ? ([4000, 12_000] as const) : ([60_000, 120_000] as const));
+const minutes = (short: boolean) => (short ? ([2000, 6000] as const) : ([60_000, 120_000] as const));
 /** How long an agent may take to drain under them. */
 const DRAINED_WITHIN = 150_000;
 
@@ -41,7 +41,7 @@ function rolling(name: string, tier: 'hubs' | 'gateways' | 'agents'): Row<SplitP
     fault: `rolling restart of all ${tier} (SIGTERM, ${EACH_MS / 1000} s each)`,
     holds: '0 failed dials; 0 cut tunnels that could have finished',
     bounds: {},
-    tunnelLife: () => TUNNEL_LIFE,
+    tunnelLife: seconds,
     topology,
     inject: (context) => roll(context, context.plane[tier]),
   };
