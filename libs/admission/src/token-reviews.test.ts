@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { FakeApiServer } from '@isthmus/kube/testing';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { UnsecuredJWT } from 'jose';
 import { ADMISSION } from './defaults.ts';
@@ -122,6 +122,7 @@ test(
   "while a tenant's API server hangs, its agents hear so at once, and another tenant's get in",
   TIMEOUT,
   async (context) => {
+    using _ = changed(ADMISSION, { tokenReviewMs: 1500 });
     const { a, b, prove } = await hosted(context);
     a.intercept = () => true;
     b.reviews.set('good', GOOD);
@@ -134,7 +135,7 @@ test(
     assert.ok(asked <= 12, `it was asked ${asked} times`);
     await assert.rejects(
       prove('late', 'a'),
-      /it failed \d+ times in a row, and is asked again in \d+ s: .*no answer within 4000 ms/,
+      /it failed \d+ times in a row, and is asked again in \d+ s: .*no answer within 1500 ms/,
     );
     assert.equal(a.calls.length, asked);
   },

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, type DialRequest, noTracer, pipeline, planeEvents } from '@isthmus/tunnel';
+import { TELEMETRY } from './defaults.ts';
 import { openTelemetry, type Tracing } from './instrument.ts';
 import { loadedSdk, request, withEnvironment } from './testing/events.ts';
 import {
@@ -177,6 +178,7 @@ test('a collector that refuses spans is reported once, and once more when it acc
 test('a collector that does not answer delays no dial, and delays shutdown only by its limit', {
   timeout: 60_000,
 }, async () => {
+  using _limit = changed(TELEMETRY, { shutdownMs: 300 });
   await using receiver = await otlpReceiver();
   receiver.status = 0;
   using _environment = withEnvironment({

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import { randomHex } from '@isthmus/runtime';
+import { changed } from '@isthmus/runtime/testing';
 import {
   type Dial,
   DialError,
@@ -147,6 +148,7 @@ test('over a rate of its tenant a caller gets 429, with the limit and when to di
 });
 
 test('a refused caller that goes on sending is let go', { timeout: 60_000 }, async (context) => {
+  using _ = changed(TRANSPORT, { refusedPeerMs: 500 });
   const caller = await refusedCaller(context, new Error('refused'));
   const [answer] = await once(caller.setEncoding('latin1'), 'data');
   assert.match(answer, /^HTTP\/1\.1 502 /);

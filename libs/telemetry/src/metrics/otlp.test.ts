@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
+import { TELEMETRY } from '../defaults.ts';
 import { exportMetrics } from '../instrument.ts';
 import { exported } from '../otlp/settings.ts';
 import { loadedSdk, withEnvironment } from '../testing/events.ts';
@@ -143,6 +144,7 @@ test('a collector that refuses metrics is reported once, and once more when it a
 });
 
 test('a collector that does not answer delays shutdown only by its limit', { timeout: 60_000 }, async () => {
+  using _limit = changed(TELEMETRY, { shutdownMs: 1000 });
   await using receiver = await otlpReceiver();
   receiver.status = 0;
   using _environment = withEnvironment({

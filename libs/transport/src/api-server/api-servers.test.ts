@@ -468,7 +468,7 @@ describe('Limits', () => {
     });
     const find = (name: string) => ({ tenant: name.split('.')[1] ?? '', addresses: [upstream], proxyProtocol: false });
     const limits = (tenant: string) =>
-      tenant === 'acme' ? { ...DEFAULT_LIMITS, bytesPerSecond: 2_000_000 } : DEFAULT_LIMITS;
+      tenant === 'acme' ? { ...DEFAULT_LIMITS, bytesPerSecond: 4_000_000 } : DEFAULT_LIMITS;
     const { port } = await rig([upstream], { find, limits });
     const open = (index: number, name: string) => {
       const key = `${name} ${index}`;

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import { test } from 'node:test';
 import { Client, credentials, Metadata } from '@grpc/grpc-js';
+import { changed } from '@isthmus/runtime/testing';
 import { PlaneEnded } from '@isthmus/tunnel';
-import { type ServerCall, StatusError } from '@isthmus/wire';
+import { type ServerCall, StatusError, WIRE } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { connect, data, message, open, PATH, type Reply, serve } from './testing/calls.ts';
 
@@ -50,6 +51,7 @@ for (const type of ['application/grpc', 'application/grpc+proto', 'application/g
 }
 
 test('a message is the same wherever DATA frames split it', async () => {
+  using _ = changed(WIRE, { pongMs: 1 });
   const { port } = await serve();
   const packet = data(7n, Buffer.from('split'));
   const bytes = message(packet);

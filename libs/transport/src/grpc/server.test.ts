@@ -6,9 +6,9 @@ import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setTimeout as delay, setImmediate } from 'node:timers/promises';
 import { encodePacket, type Packet } from '@isthmus/proto';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
-import { hpackEncode, type ServerCall, StatusError } from '@isthmus/wire';
+import { hpackEncode, type ServerCall, StatusError, WIRE } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { agentService } from './agents.ts';
@@ -243,6 +243,7 @@ test('a peer that asks and does not read is cut off', async () => {
 });
 
 test('a stranger sends 64 KiB on one stream, and what its window allows once it is admitted', async () => {
+  using _ = changed(WIRE, { pongMs: 1 });
   const calls: ServerCall[] = [];
   let admit = () => {};
   const wide = 1024 * 1024;

@@ -101,6 +101,7 @@ test('a fault, a version without questions and the end of the link each end a qu
 });
 
 test('a gateway opens its stream of questions again after it broke, so that its hub can ask', async () => {
+  using _ = changed(TRANSPORT, { asksAgainMs: 50 });
   const { client, server } = await link(nobody, { member: { id: 'g1', answer: echo } }, { answer: echo });
   await until(() => server.memberId === 'g1', 'the name of the member');
   // A line that is longer than a side takes ends the stream.

@@ -74,8 +74,10 @@ export async function link(
     refused: () => {},
     fault: () => {},
   });
-  const port = await listen(net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket)));
-  const socket = net.connect({ port, host: '127.0.0.1' });
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => upgrades.accept(socket)),
+  );
+  const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
   await once(socket, 'connect');
   const hello = await requestLink(
     socket,

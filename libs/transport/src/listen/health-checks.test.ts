@@ -7,8 +7,9 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls, { type ConnectionOptions } from 'node:tls';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
 import { HANDSHAKES, listen } from '../listen.ts';
 
 const DAY = 86_400_000;
@@ -104,6 +105,7 @@ for (const { name, ...how } of PORTS) {
 }
 
 test('a peer that asks for something, stays, or leaves when it sees the certificate is refused', async (t) => {
+  using _ = changed(TRANSPORT, { refusedPeerMs: 1000 });
   const { port, refused } = await listening(t, { tls: true });
   const NONE = 'this port requires a client certificate, and the peer sent none';
   const asks = await shaken(port);

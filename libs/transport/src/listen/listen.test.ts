@@ -16,7 +16,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { type TestContext } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { RUNTIME } from '@isthmus/runtime';
+import { changed, until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
 import type { SocketEnd } from '../socket-end.ts';
@@ -128,6 +129,7 @@ test('a process that took a unix socket over keeps it when the old one ends, by 
 test('a unix socket that somebody removed is made again, and callers from before are served', {
   timeout: 60_000,
 }, async (context) => {
+  using _ = changed(RUNTIME, { socketLookMs: 50 });
   const dir = directory(context);
   const path = join(dir, 'callers.sock');
   const listener = await speaker(path, 'here');
@@ -208,6 +210,7 @@ test('a process that leaves hands its unix socket over without a moment in which
 test('a process that leaves serves until its end, also once the one that took over has ended', {
   timeout: 60_000,
 }, async (context) => {
+  using _ = changed(RUNTIME, { socketLookMs: 50 });
   const path = join(directory(context), 'callers.sock');
   const old = await speaker(path, 'old');
   old.leave();

@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { connect, createServer } from 'node:tls';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
-import { clientTls, type TlsSettings } from '@isthmus/runtime';
+import { clientTls, RUNTIME, type TlsSettings } from '@isthmus/runtime';
+import { changed } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { secureConnect, tlsServer } from './renewal.ts';
 
@@ -113,6 +114,7 @@ for (const [what, shown, ca, refused] of CASES) {
 }
 
 test('a block that is skipped is named, and authorities that change count from the next connection on', async (context) => {
+  using _ = changed(RUNTIME, { certificateLookMs: 50 });
   const own = await issued(root);
   const settings = await files(context, {
     ca: twin.cert + root.cert.replace('MII', 'M!!'),
