@@ -28,6 +28,12 @@ export function tryKubectl(args: readonly string[], options?: CommandOptions): P
   return run(kubectlArgs(args), options);
 }
 
+/** Returns the names of the objects that a label selects. */
+export async function namesOf(namespace: string, kind: string, selector: string): Promise<string[]> {
+  const all = await kubectl(['-n', namespace, 'get', kind, '-l', selector, '-o=jsonpath={.items[*].metadata.name}']);
+  return all.split(' ').filter(Boolean);
+}
+
 export async function apply(text: string): Promise<void> {
   await kubectl(['apply', '-f', '-'], { input: text });
 }

@@ -25,9 +25,8 @@ const BUILD_TOOLS: Readonly<Record<string, string>> = { go: 'golang-go', mmdebst
 export function unfit(building: boolean): string | undefined {
   const reason = unable(building);
   if (reason) return reason;
-  const packages = missingPackages(building);
-  if (packages.length > 0) return `it needs programs that are not installed: apt-get install ${packages.join(' ')}`;
-  return undefined;
+  const packages = missingPackages(building).join(' ');
+  return packages === '' ? undefined : `it needs programs that are not installed: apt-get install ${packages}`;
 }
 
 /** Returns what this machine lacks that no package brings; undefined if nothing. */
@@ -43,10 +42,7 @@ export function unable(building: boolean): string | undefined {
 
 /** Returns Debian's packages of the programs that are missing. */
 export function missingPackages(building: boolean): string[] {
-  return missing({ ...TOOLS, ...(building ? BUILD_TOOLS : {}) });
-}
-
-function missing(tools: Readonly<Record<string, string>>): string[] {
+  const tools = { ...TOOLS, ...(building ? BUILD_TOOLS : {}) };
   const absent = Object.entries(tools).filter(([name]) => spawnSync('sh', ['-c', `command -v ${name}`]).status !== 0);
   return absent.map(([, name]) => name);
 }

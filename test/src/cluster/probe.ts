@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { until } from '../harness/index.ts';
 import { must } from './command.ts';
-import { apply, kubectl, tryKubectl } from './kubernetes.ts';
+import { apply, kubectl, namesOf, tryKubectl } from './kubernetes.ts';
 import { rolledOut } from './recipe.ts';
 import { SOURCES } from './settings.ts';
 
@@ -39,13 +39,5 @@ export async function apiAvailable(): Promise<void> {
 
 /** Returns the name of one of the probe's pods. */
 export async function probePod(): Promise<string> {
-  const names = await kubectl([
-    '-n',
-    NAMESPACE,
-    'get',
-    'pods',
-    '-l=app=probe',
-    '-o=jsonpath={.items[*].metadata.name}',
-  ]);
-  return names.split(' ')[0] ?? '';
+  return (await namesOf(NAMESPACE, 'pods', 'app=probe'))[0] ?? '';
 }

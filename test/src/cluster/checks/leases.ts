@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { until } from '../../harness/index.ts';
 import { CONTROL_PLANES } from '../control-planes.ts';
-import { apply, containerOf, kubectl, nextStatic } from '../kubernetes.ts';
+import { apply, containerOf, kubectl, namesOf, nextStatic } from '../kubernetes.ts';
 import { K8S, rolledOut } from '../recipe.ts';
 import { manifestOf, readPod, removePod, type StaticPod, writePod } from '../static-pods.ts';
 import { SERVER, servers } from '../three.ts';
@@ -77,10 +77,8 @@ async function sessionsAre(way: Way, agents: number): Promise<string> {
   return `${(await counts()).join(', ')} sessions`;
 }
 
-async function leases(): Promise<string[]> {
-  const names = '-o=jsonpath={.items[*].metadata.name}';
-  const selector = `k8s-app=${SERVER}`;
-  return (await kubectl(['-n', 'kube-system', 'get', 'leases', '-l', selector, names])).split(' ').filter(Boolean);
+function leases(): Promise<string[]> {
+  return namesOf('kube-system', 'leases', `k8s-app=${SERVER}`);
 }
 
 /** The overlay of the recipe's README. kustomize takes no absolute paths. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { kubectl } from '../kubernetes.ts';
+import { kubectl, namesOf } from '../kubernetes.ts';
 import type { Way } from '../way.ts';
 import type { Check } from './check.ts';
 
@@ -48,8 +48,7 @@ export async function pagesOf({ servers }: Way): Promise<string[]> {
   if ('addresses' in servers)
     return Promise.all(servers.addresses.map(async (host) => (await fetch(`http://${host}:${port}/metrics`)).text()));
   const { namespace, selector } = servers;
-  const names = '-o=jsonpath={.items[*].metadata.name}';
-  const pods = (await kubectl(['-n', namespace, 'get', 'pods', '-l', selector, names])).split(' ');
+  const pods = await namesOf(namespace, 'pods', selector);
   const page = (pod: string) => `/api/v1/namespaces/${namespace}/pods/${pod}:${port}/proxy/metrics`;
   return Promise.all(pods.map((pod) => kubectl(['get', '--raw', page(pod)])));
 }
