@@ -100,9 +100,8 @@ export class Directory extends Replica {
   }
 
   protected override came(record: SessionRecord, before?: SessionRecord): void {
-    const removed = this.placement.remove(record.sessionId);
     if (before) for (const watcher of this.#watchers) watcher.went(before);
-    this.#place(record, removed);
+    this.#place(record, true);
     for (const watcher of this.#watchers) watcher.came(record);
   }
 
@@ -116,15 +115,15 @@ export class Directory extends Replica {
     for (const watcher of this.#watchers) watcher.changed?.(record);
   }
 
-  #place(record: SessionRecord, removed?: Session): void {
+  #place(record: SessionRecord, isNew = false): void {
     const hub = this.hub(record.hubId);
     const draining = record.draining || (hub?.draining ?? false) || this.#suspects.has(record.hubId);
     const quarantined = this.quarantines.ofSession(record)?.reason;
     const own = record.hubId === this.ownHub;
     const before = this.placement.get(record.sessionId)?.state;
-    this.placement.put(record, { own, zone: hub?.zone ?? '', draining, quarantined }, removed);
+    this.placement.put(record, { own, zone: hub?.zone ?? '', draining, quarantined });
     // Those who wait could have taken it already, unless it is better now.
-    const better = !before || before.quarantined !== undefined || (before.draining && !draining);
+    const better = isNew || !before || before.quarantined !== undefined || (before.draining && !draining);
     if (quarantined === undefined && better) this.#tell(record.tenant, record.hubId);
   }
 }

@@ -151,6 +151,7 @@ function partOf({ draining, own, zone }: SessionState): Part {
   return own ? OWN : zone;
 }
 
+/** What is found of a tenant. */
 interface Tenant {
   sessions: number;
   readonly pools: Map<string, Pool>;
@@ -161,8 +162,6 @@ interface Tenant {
   /** The lengths in use, longest first. */
   readonly longestFirst: Record<4 | 6, readonly number[]>;
 }
-
-const NO_PREFIXES: PrefixLengths = { 4: [], 6: [] };
 
 /**
  * Sessions, indexed by tenant, by what they can reach and by preference, so that a dial finds its session without visiting the
@@ -186,7 +185,7 @@ export class Placement {
     for (const session of this.#sessions.values()) if (session.record.tenant === tenant) yield session;
   }
 
-  /** Yields an agent's sessions, including those in quarantine. */
+  /** An agent's sessions, including those in quarantine. */
   ofAgent(agent: AgentName): Iterable<Session> {
     return this.#byAgent.get(agentKey(agent)) ?? [];
   }
@@ -198,19 +197,14 @@ export class Placement {
     return open;
   }
 
-  /** The sessions under a key, without those in quarantine. */
-  pool(tenant: string, key: string): Pool | undefined {
-    return this.#tenants.get(tenant)?.pools.get(key);
-  }
-
-  /** The sessions in quarantine that would be found under a key. */
-  quarantined(tenant: string, key: string): Iterable<Session> {
-    return this.#tenants.get(tenant)?.quarantined.get(key) ?? [];
+  /** What a tenant has; nothing without sessions. */
+  ofTenant(tenant: string): Omit<Tenant, 'lengths'> {
+    return this.#tenants.get(tenant) ?? NOTHING;
   }
 
   /** How many sessions a tenant has, including those in quarantine. */
   sessionsOf(tenant: string): number {
-    return this.#tenants.get(tenant)?.sessions ?? 0;
+    return this.ofTenant(tenant).sessions;
   }
 
   /** How many sessions are in quarantine, over all tenants. */
@@ -220,23 +214,15 @@ export class Placement {
     return count;
   }
 
-  /** The prefix lengths that a tenant's sessions use, longest first, by address family. */
-  prefixLengths(tenant: string): PrefixLengths {
-    return this.#tenants.get(tenant)?.longestFirst ?? NO_PREFIXES;
-  }
-
   /** The tenants that have sessions, and how many. */
   *tenants(): Iterable<readonly [tenant: string, sessions: number]> {
     for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
   }
 
-  /**
-   * Adds a session, or changes the one with the same id, which keeps its count of tunnels.
-   * @param removed what `remove` returned of the same session just before
-   */
-  put(record: SessionRecord, state: SessionState, removed?: Session): void {
+  /** Adds a session, or changes the one with the same id, which keeps its count of tunnels. */
+  put(record: SessionRecord, state: SessionState): void {
     const { sessionId, identifiers } = record;
-    const session = this.remove(sessionId) ?? removed ?? { record, state, keys: [], open: 0 };
+    const session = this.remove(sessionId) ?? { record, state, keys: [], open: 0 };
     session.record = record;
     session.state = state;
     session.keys = sessionKeys(identifiers);
@@ -279,6 +265,8 @@ function emptyTenant(): Tenant {
     longestFirst: { 4: [], 6: [] },
   };
 }
+
+const NOTHING = emptyTenant();
 
 function removePooled({ pools }: Tenant, key: string, session: Session): void {
   const pool = pools.get(key);

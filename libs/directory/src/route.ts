@@ -145,11 +145,11 @@ export function lookups(options: Pick<RouteOptions, 'directory' | 'strategies'>,
   const { placement } = options.directory;
   const { tenant, host, agent } = to;
   if (agent !== undefined) return [foundOfAgent(options, { ...to, agent })];
-  const lengths = placement.prefixLengths(tenant);
+  const { longestFirst, pools, quarantined } = placement.ofTenant(tenant);
   const all: Found[] = [];
   for (const [step, strategy] of options.strategies.entries())
-    for (const key of destinationKeys(strategy, host, lengths))
-      all.push({ step, key, pool: placement.pool(tenant, key), quarantined: placement.quarantined(tenant, key) });
+    for (const key of destinationKeys(strategy, host, longestFirst))
+      all.push({ step, key, pool: pools.get(key), quarantined: quarantined.get(key) ?? [] });
   return all;
 }
 

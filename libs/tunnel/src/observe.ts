@@ -7,7 +7,7 @@ export type StepSpanName = 'agent.dns' | 'agent.connect';
 
 /** A running span. */
 export interface DialSpan<Outcome = DialOutcome> {
-  /** The context for the next hop; the incoming one if tracing is off. */
+  /** The context for the next hop. Unset: the incoming one. */
   readonly traceparent: string | undefined;
   end(outcome: Outcome): void;
 }
@@ -30,16 +30,10 @@ export interface DialTracer {
   step(name: StepSpanName, dial: DialRequest, step: DialStep): void;
 }
 
-/** Passes the caller's context on and records nothing. */
-export const noTracer: DialTracer = {
-  start: (_name, dial) => passedOn(dial),
-  attempt: passedOn,
-  step() {},
-};
+const NO_SPAN: DialSpan<unknown> = { traceparent: undefined, end() {} };
 
-function passedOn({ traceparent }: Pick<DialRequest, 'traceparent'>): DialSpan<unknown> {
-  return { traceparent, end() {} };
-}
+/** Leaves a dial in its caller's context and records nothing. */
+export const noTracer: DialTracer = { start: () => NO_SPAN, attempt: () => NO_SPAN, step() {} };
 
 /** Puts a dial or an attach into the span's trace context, for the next hop. */
 export function enterSpan(request: Pick<DialRequest, 'traceparent'>, { traceparent }: DialSpan<never>): void {

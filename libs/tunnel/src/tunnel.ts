@@ -257,16 +257,12 @@ export class Tunnel implements TunnelInfo, Due {
       if (orderly && !this.#cut) this.#awaitClose(other.used);
       return;
     }
-    this.#end({ how: 'closed', by: side });
-  }
-
-  /** Both sides have closed. */
-  #end(outcome: TunnelOutcome): void {
+    // Both have closed, the other one perhaps within the abort above.
     if (this.#isOver) return;
     this.#isOver = true;
     this.#deadlines.leave(this);
-    for (const { gate } of [this.#caller, this.#destination]) gate?.close();
-    this.#outcome ??= outcome;
+    for (const { gate } of [gone, other]) gate?.close();
+    this.#outcome ??= { how: 'closed', by: side };
     const said = this.#outcome;
     this.#events.emit('tunnel:close', this, said, performance.now() - this.#start);
     this.#done?.resolve(said);

@@ -18,13 +18,15 @@ export class DialLimiter {
       if (this.#closed) return shuttingDown();
       const limiter = this.#limiterOf(tenant);
       const refusal = limiter.admit('dial');
-      if (!refusal) this.#count(limiter, 1);
-      return refusal;
+      if (refusal) return refusal;
+      limiter.pendingDials++;
+      this.#pending++;
+      return undefined;
     },
     answered: ({ tenant }, established) => this.#limiterOf(tenant).carry(established),
     left: ({ tenant }) => {
-      this.#count(this.#limiterOf(tenant), -1);
-      if (this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
+      this.#limiterOf(tenant).pendingDials--;
+      if (--this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
     },
   };
   readonly #limits: ((tenant: string) => DialLimits) | undefined;
@@ -89,11 +91,6 @@ export class DialLimiter {
 
   get closed(): boolean {
     return this.#closed;
-  }
-
-  #count(limiter: TenantLimiter, by: 1 | -1): void {
-    limiter.pendingDials += by;
-    this.#pending += by;
   }
 
   #limiterOf(tenant: string): TenantLimiter {

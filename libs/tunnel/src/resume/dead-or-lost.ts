@@ -72,7 +72,13 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     const sessions: AgentSession[] = [];
     for (const session of this.#directory.ofAgent(name))
       if (session.record.instance === name.instance) sessions.push(session);
-    this.#saw(sessions.length);
+    const before = this.#count;
+    const count = sessions.length;
+    this.#count = count;
+    if (count > 0) this.#goneAt = undefined;
+    const now = this.#clock.now();
+    if (before > 1 && count < 2) this.#severalUntil = now;
+    if (before > 0 && count === 0) this.#goneAt = now;
     return sessions;
   }
 
@@ -107,15 +113,6 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     if (ms === undefined || this.#clock.now() < goneAt + ms) return undefined;
     const what = restarted ? 'has restarted' : 'has closed all its connections';
     return new SessionLost(`agent ${this.name.agentId} ${what}`, { by: 'agent', cause: loss });
-  }
-
-  #saw(count: number): void {
-    const before = this.#count;
-    this.#count = count;
-    if (count > 0) this.#goneAt = undefined;
-    const now = this.#clock.now();
-    if (before > 1 && count < 2) this.#severalUntil = now;
-    if (before > 0 && count === 0) this.#goneAt = now;
   }
 }
 

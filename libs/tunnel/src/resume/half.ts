@@ -361,8 +361,14 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
     if (this.incoming.untold > 0) this.#sendMark();
     const deadline = this.#deadline;
     if (!deadline || this.#state === 'gone') return;
-    if (this.due >= deadline.at) this.#expire(deadline.reason);
-    else this.#remindAt(deadline.at);
+    if (this.due < deadline.at) {
+      this.#remindAt(deadline.at);
+      return;
+    }
+    const { reason = new Error('the other end did not end the tunnel') } = deadline;
+    if (this.#state === 'running') this.carrier?.abort(reason);
+    else this.carrier?.drop();
+    this.giveUp(reason);
   }
 
   // Positions, and the marks that tell the other half.
@@ -514,13 +520,6 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
     if (this.before && this.due <= at) return;
     this.due = at;
     this.halves.sweep.enter(this);
-  }
-
-  #expire(reason = new Error('the other end did not end the tunnel')): void {
-    const carrier = this.carrier;
-    if (this.#state === 'running') carrier?.abort(reason);
-    else carrier?.drop();
-    this.giveUp(reason);
   }
 
   #endIncoming(): void {

@@ -43,16 +43,11 @@ export class Outgoing {
       last.chunk = more;
       return more.subarray(more.length - chunk.length);
     }
-    const begun = this.#packing.begin(chunk);
-    this.#push(begun);
-    return begun;
-  }
-
-  #push(chunk: Uint8Array): void {
-    const link = { chunk, next: undefined };
-    if (this.#last) this.#last.next = link;
+    const link = { chunk: this.#packing.begin(chunk), next: undefined };
+    if (last) last.next = link;
     else this.#first = link;
     this.#last = link;
+    return link.chunk;
   }
 
   /** Drops the bytes before a position. @param position from `from` to `to` */
@@ -141,7 +136,7 @@ export class Incoming {
 
   /** How much more was taken than the other half knows. */
   get untold(): number {
-    return (this.done ? this.taken + 1 : this.taken) - this.told;
+    return this.takenWithEnd - this.told;
   }
 
   /** Whether the other half has asked, and can now be told. */
