@@ -1,4 +1,4 @@
-import type { Clock } from '@isthmus/runtime';
+import { type Clock, getOrPut, LruMap } from '@isthmus/runtime';
 import type { HubMember } from '@isthmus/transport';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
@@ -20,7 +20,8 @@ export class Slot {
   readonly host: string | undefined;
   /** Of a configured server, when it last resolved. They take turns. */
   addresses: readonly Slot[] = [];
-  turn = 0;
+  /** Of an address that had its turn: the later, the greater. */
+  tried = 0;
   /** When to move there, for a better hub. Unset before it is drawn. */
   moveAt: number | undefined;
   /** `failures` in a row make pauses longer. Times are the clock's: when it last failed or lost a session, and when it may be tried. */
@@ -126,9 +127,11 @@ type Options = Pick<
 export class Slots {
   readonly links = new Set<Link>();
   readonly #options: Options;
-  readonly #slots = new Map<string, Slot>();
+  /** The oldest is forgotten first: a name may keep resolving to new addresses. */
+  readonly #slots = new LruMap<string, Slot>(AGENT.maxKnown);
   /** Those whose turn is next first. */
   #servers: readonly Slot[];
+  #tries = 0;
   /** When to replace a missing session, and within what time that is drawn. */
   #from: number | undefined;
   #spreadMs: number = AGENT.herdSpreadMs;
@@ -151,12 +154,7 @@ export class Slots {
 
   /** The slot of this address, or of a hub by its id. */
   at(place: string): Slot {
-    const slot = this.#slots.get(place) ?? new Slot(place);
-    // The oldest comes first, and is forgotten first: a name may keep resolving to new addresses.
-    this.#slots.delete(place);
-    this.#slots.set(place, slot);
-    if (this.#slots.size > AGENT.maxKnown) this.#slots.delete(this.#slots.keys().next().value as string);
-    return slot;
+    return getOrPut(this.#slots, place, () => new Slot(place));
   }
 
   #of({ hubId, address }: HubMember): Slot {
@@ -226,10 +224,10 @@ export class Slots {
     if (via?.host !== undefined) {
       this.#servers = [...this.#servers.filter((other) => other !== via), via];
       await this.#lookUp(via, via.host);
-      const turn = via.turn++ % via.addresses.length;
       const rank = ({ from, failedAt }: Slot) => (calm ? Number(from > this.#now) : failedAt);
-      const inTurn = [...via.addresses.slice(turn), ...via.addresses.slice(0, turn)];
-      link.at = inTurn.sort((a, b) => rank(a) - rank(b))[0] as Slot;
+      const inTurn = via.addresses.toSorted((a, b) => rank(a) - rank(b) || a.tried - b.tried);
+      link.at = inTurn[0] as Slot;
+      link.at.tried = ++this.#tries;
     }
     const { host, port } = parseDestination(link.at.place);
     return { address: host, port, ...(via?.host !== undefined && { name: via.host }) };

@@ -10,8 +10,10 @@ import {
   DEFAULT_TENANT,
   type IdentifierLimits,
   LinkRefused,
+  type NextHopConnection,
   parseIdentifiers,
   type Reach,
+  refusedWhere,
   serverNameOf,
   shownCertificate,
 } from '@isthmus/transport';
@@ -20,6 +22,7 @@ import {
   identifierCount,
   NotAuthorised,
   PerSecond,
+  type PlaneEvents,
   type Principal,
   principalText,
   TokenBucket,
@@ -300,10 +303,32 @@ function goneSignal(socket: Socket): AbortSignal {
   return gone.signal;
 }
 
-interface SessionGrantOptions {
-  readonly grant: Grant;
+interface StandsOptions {
   /** What its agent says of itself, which the tenant's file must allow whatever the session stands on. */
-  readonly claim?: Parameters<Grant['watch']>[1];
+  readonly claim: Parameters<Grant['watch']>[1];
+  readonly remote: string;
+  readonly connection: Pick<NextHopConnection, 'destroyAndTell' | 'closed'>;
+  readonly events: PlaneEvents;
+}
+
+/** Ends an agent's connection when its credential does not stand any more, or when it claims more than it may. Undefined: it needs none. */
+export function standing(
+  { grant, renew }: AdmittedAgent,
+  { claim, remote, connection, events }: StandsOptions,
+): SessionGrant | undefined {
+  if (!grant) return undefined;
+  const refused = (error: Error) => void events.emit('refused', refusedWhere(error, 'agents'), remote, error);
+  const ended = (reason: Error) => {
+    refused(reason);
+    connection.destroyAndTell(reason);
+  };
+  const stands = new SessionGrant({ grant, claim, renew, ended, refused });
+  void connection.closed.then(() => stands[Symbol.dispose]());
+  return stands;
+}
+
+interface SessionGrantOptions extends Partial<Pick<StandsOptions, 'claim'>> {
+  readonly grant: Grant;
   /** Verifies a fresh token. Unset: the session's credential is no token. Rejects with NotAuthorised. */
   readonly renew: ((token: string) => Promise<Grant>) | undefined;
   /** Called once when the session stands on nothing any more. */

@@ -32,7 +32,7 @@ import {
   upgradeServer,
 } from '@isthmus/transport';
 import { type DialRequest, type Observation, principalText } from '@isthmus/tunnel';
-import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
+import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, type SessionGrant, standing } from './agent-admission.ts';
 import { AgentLinks } from './api-server-links.ts';
 import { HUB } from './defaults.ts';
 import { HubReports, Policies } from './membership.ts';
@@ -400,7 +400,7 @@ export class AgentPort {
     return { agentId, sessionId, hubId, ...(agentPrincipal !== undefined && { agentPrincipal }) };
   }
 
-  /** Begins the session of an agent. It ends when the agent's credential does not stand any more, or when it claims more than it may. */
+  /** Begins the session of an agent. */
   #begin(
     sessionId: string,
     agent: AdmittedAgent,
@@ -422,16 +422,8 @@ export class AgentPort {
     const judged = session.protocol === 'packets' && tenancy;
     const refuse = judged ? (request: DialRequest) => judged.permits(request, []) : undefined;
     this.#sessions.add(sessionId, identity, connection, refuse);
-    if (!grant) return undefined;
-    const refused = (error: Error) =>
-      void this.#options.observation.events.emit('refused', refusedWhere(error, 'agents'), session.remote, error);
-    const ended = (reason: Error) => {
-      refused(reason);
-      connection.destroyAndTell(reason);
-    };
-    const sessionGrant = new SessionGrant({ grant, claim: session, renew: agent.renew, ended, refused });
-    void connection.closed.then(() => sessionGrant[Symbol.dispose]());
-    return sessionGrant;
+    const { events } = this.#options.observation;
+    return standing(agent, { claim: session, remote: session.remote, connection, events });
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { onceClosed, remoteOf } from '@isthmus/runtime';
+import { countIn, onceClosed, remoteOf } from '@isthmus/runtime';
 import {
   type AgentHello,
   AgentLimitError,
@@ -9,10 +9,9 @@ import {
   localOf,
   parseIdentifiers,
   type Reach,
-  refusedWhere,
 } from '@isthmus/transport';
 import { agentKey, type Caller, type Observation, principalText } from '@isthmus/tunnel';
-import { type AdmittedAgent, type AgentAdmission, SessionGrant } from './agent-admission.ts';
+import { type AdmittedAgent, type AgentAdmission, standing } from './agent-admission.ts';
 
 interface AgentLinksOptions {
   readonly hubId: string;
@@ -42,12 +41,11 @@ export class AgentLinks {
 
   /** @throws AgentLimitError if others have come meanwhile */
   open(socket: Socket, { agentId }: AgentHello, agent: AdmittedAgent): void {
-    const { tenant, grant, renew } = agent;
-    const { events } = this.#options.observation;
+    const { tenant, grant } = agent;
     this.#checkRoom(agent, { agentId });
     for (const key of [agentKey({ tenant, agentId }), tenant]) {
-      this.#count(key, 1);
-      onceClosed(socket, () => this.#count(key, -1));
+      countIn(this.#open, key, 1);
+      onceClosed(socket, () => countIn(this.#open, key, -1));
     }
     const remote = remoteOf(socket);
     const caller: Caller = {
@@ -61,17 +59,11 @@ export class AgentLinks {
     const link = this.#links.open(socket, {
       ...{ tenant, agentId, caller },
       receive: (message) => {
-        if (message.type === 'credential') void standing?.renew(message.token, taken);
+        if (message.type === 'credential') void stands?.renew(message.token, taken);
       },
     });
-    const refused = (error: Error) => void events.emit('refused', refusedWhere(error, 'agents'), remote, error);
-    const ended = (reason: Error) => {
-      refused(reason);
-      link.destroyAndTell(reason);
-    };
     const claim = { agentId, ...parseIdentifiers('') };
-    const standing = grant && new SessionGrant({ grant, claim, renew, ended, refused });
-    void link.closed.then(() => standing?.[Symbol.dispose]());
+    const stands = standing(agent, { claim, remote, connection: link, events: this.#options.observation.events });
   }
 
   /** Takes no more connections of agents' clients. */
@@ -93,11 +85,5 @@ export class AgentLinks {
     const limit = own < ofAgent ? 'sessions' : 'sessionsPerAgent';
     const text = `${whose} has ${own < ofAgent ? all : own} links to its API server here already, as many as it may have sessions`;
     throw new AgentLimitError(`limits.${limit}`, text);
-  }
-
-  #count(key: string, by: 1 | -1): void {
-    const left = (this.#open.get(key) ?? 0) + by;
-    if (left > 0) this.#open.set(key, left);
-    else this.#open.delete(key);
   }
 }

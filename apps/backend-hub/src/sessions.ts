@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Change, Directory, HubRegistration, SessionRecord } from '@isthmus/directory';
-import { guarding } from '@isthmus/runtime';
+import { countIn, guarding } from '@isthmus/runtime';
 import type { NextHopConnection } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
@@ -26,8 +26,7 @@ export function sessionsAtOtherHubs(directory: Directory, own: string): Readonly
   for (const session of directory.sessions()) {
     const hub = directory.hub(session.hubId);
     if (session.hubId === own || session.draining || !hub || hub.draining) continue;
-    const key = agentKey(session);
-    sessions.set(key, (sessions.get(key) ?? 0) + 1);
+    countIn(sessions, agentKey(session), 1);
   }
   return sessions;
 }
@@ -235,11 +234,11 @@ export class SessionTable {
   }
 
   #count(info: SessionInfo, by: 1 | -1): void {
-    count(this.#tenants, info.tenant, by);
+    countIn(this.#tenants, info.tenant, by);
     const before = this.ofAgent(info);
-    count(this.#agents, agentKey(info), by);
+    const after = countIn(this.#agents, agentKey(info), by);
     // Its first session came, or its last one went.
-    if (before === 0 || before + by === 0) count(this.#agentsOf, info.tenant, by);
+    if (before === 0 || after === 0) countIn(this.#agentsOf, info.tenant, by);
   }
 
   #giveUp(entry: Entry): void {
@@ -313,12 +312,6 @@ export class SessionTable {
 /** The name in an agent's credential, by which it can be recognised whatever id it claims. A shared credential has none. */
 function credentialOf({ principal }: SessionInfo): Pick<SessionRecord, 'credential'> {
   return principal && !principal.shared ? { credential: principal.name } : {};
-}
-
-function count(sessions: Map<string, number>, key: string, by: 1 | -1): void {
-  const left = (sessions.get(key) ?? 0) + by;
-  if (left === 0) sessions.delete(key);
-  else sessions.set(key, left);
 }
 
 /**

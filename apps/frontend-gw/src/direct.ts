@@ -1,5 +1,5 @@
 import { type PolicyRule, policyOf } from '@isthmus/admission/policy';
-import type { Tenancy } from '@isthmus/plane';
+import { type Tenancy, tenantPorts } from '@isthmus/plane';
 import { machineAddresses } from '@isthmus/runtime';
 import { endpointDial } from '@isthmus/transport';
 import {
@@ -99,16 +99,9 @@ export class DirectDials {
   }
 
   #prohibited(address: string, port: number): Prohibition | undefined {
-    const { lifted, ownAddresses = machineAddresses } = this.#parts;
-    this.#ownPorts ??= this.#portsNow();
+    const { lifted, ports, tenancy, ownAddresses = machineAddresses } = this.#parts;
+    this.#ownPorts ??= [...ports, ...(tenancy ? tenantPorts(tenancy) : [])];
     const ownPorts = this.#ownPorts;
     return prohibitedBy({ ownPorts, ownAddresses, lifted })(address, port);
-  }
-
-  #portsNow(): number[] {
-    const { ports, tenancy } = this.#parts;
-    const files = [...(tenancy?.tenants.all ?? [])].map(({ file }) => file);
-    const tenantPorts = files.flatMap(({ agents = [], callers = [] }) => [...agents, ...callers]);
-    return [...ports, ...tenantPorts.flatMap(({ port }) => port ?? [])];
   }
 }

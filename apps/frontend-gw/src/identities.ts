@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, getOrPut, LruMap, onceClosed, RandomSet, sourceOf, within } from '@isthmus/runtime';
+import { addressOf, countIn, getOrPut, LruMap, onceClosed, RandomSet, sourceOf, within } from '@isthmus/runtime';
 import {
   type CallerIdentity,
   type ConnectionPeer,
@@ -135,13 +135,13 @@ export class Identities {
     const known: Known = { owner, peer, who: { tenant, caller }, digest, unwatch() {} };
     this.#stand(known, grant);
     this.#known.add(known);
-    this.#count(tenant, 1);
+    countIn(this.#connections, tenant, 1);
     this.#judged.set(socket, known);
     proven();
     onceClosed(socket, () => {
       known.unwatch();
       this.#known.delete(known);
-      this.#count(tenant, -1);
+      countIn(this.#connections, tenant, -1);
     });
     return known;
   }
@@ -172,12 +172,6 @@ export class Identities {
     const whose = this.#tenancy.alone ? 'there are' : `tenant ${tenant} has`;
     const text = `${whose} ${open} connections of callers, as many as ${by}: close idle ones`;
     throw new DialError('connection_limit_reached', text);
-  }
-
-  #count(tenant: string, by: 1 | -1): void {
-    const left = (this.#connections.get(tenant) ?? 0) + by;
-    if (left > 0) this.#connections.set(tenant, left);
-    else this.#connections.delete(tenant);
   }
 
   #end(known: Known, reason: Error): void {

@@ -1,4 +1,4 @@
-import { deleteFrom, getOrPut, isIP, RandomSet } from '@isthmus/runtime';
+import { countIn, deleteFrom, getOrPut, isIP, RandomSet } from '@isthmus/runtime';
 import { type AgentIdentifiers, type AgentName, agentKey, isNetwork } from '@isthmus/tunnel';
 import ipaddr from 'ipaddr.js';
 import type { SessionRecord } from './registry.ts';
@@ -279,8 +279,6 @@ function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
   if (!prefix) return;
   const { family, bits } = prefix;
   const lengths = tenant.lengths[family];
-  const count = (lengths.get(bits) ?? 0) + by;
-  if (count > 0) lengths.set(bits, count);
-  else lengths.delete(bits);
+  const count = countIn(lengths, bits, by);
   if (count === (by === 1 ? 1 : 0)) tenant.longestFirst[family] = [...lengths.keys()].sort((a, b) => b - a);
 }

@@ -73,7 +73,8 @@ function ofTenant(tenant: Tenant | undefined): ApiServer | undefined {
   return { tenant: tenant.name, addresses, proxyProtocol };
 }
 
-function tenantPorts({ tenants }: Tenancy): number[] {
+/** The ports on which the program listens by tenants' files. */
+export function tenantPorts({ tenants }: Pick<Tenancy, 'tenants'>): number[] {
   const files = [...tenants.all].map(({ file }) => file);
   return files.flatMap(({ agents = [], callers = [] }) => [...agents, ...callers].flatMap(({ port }) => port ?? []));
 }

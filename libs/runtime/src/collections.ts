@@ -22,6 +22,14 @@ export function deleteFrom<K, V>(
   return true;
 }
 
+/** Adds to the count under a key. A count of 0 is not kept. @returns the count */
+export function countIn<K>(counts: Map<K, number>, key: K, by: number): number {
+  const count = (counts.get(key) ?? 0) + by;
+  if (count === 0) counts.delete(key);
+  else counts.set(key, count);
+  return count;
+}
+
 /** Items by group, such as connections by their source. No operation depends on how many there are. */
 export class Grouped<T> {
   readonly #all = new Set<T>();

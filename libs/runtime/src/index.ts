@@ -39,7 +39,7 @@ export {
   presentedBy,
   verify,
 } from './certificates/verify.ts';
-export { deleteFrom, Grouped, getOrPut, LruMap, OpenTable, Queue, Ring } from './collections.ts';
+export { countIn, deleteFrom, Grouped, getOrPut, LruMap, OpenTable, Queue, Ring } from './collections.ts';
 export {
   Admitted,
   SharedBudget,
