@@ -1,4 +1,4 @@
-import { descriptors, memory, systemClock } from '@isthmus/runtime';
+import { countIn, descriptors, memory, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import { type Attach, type Established, onceLeft } from '../dial.ts';
 import { DialError } from '../errors.ts';
@@ -15,7 +15,9 @@ export class DialLimiter {
   readonly limit: Stage = {
     name: 'limit',
     enter: ({ tenant }) => {
-      if (this.#closed) return shuttingDown();
+      // `retryAfter` is 0 because another process accepts the dial at once.
+      if (this.#closed)
+        return new DialError('destination_unavailable', 'proxy is shutting down', { retryable: true, retryAfter: 0 });
       const limiter = this.#limiterOf(tenant);
       const refusal = limiter.admit('dial');
       if (refusal) return refusal;
@@ -110,11 +112,6 @@ export class DialLimiter {
   }
 }
 
-/** `retryAfter` is 0 because another process accepts the dial at once. */
-function shuttingDown(): DialError {
-  return new DialError('destination_unavailable', 'proxy is shutting down', { retryable: true, retryAfter: 0 });
-}
-
 /** Counts what one tenant uses of this process, and refuses its dials when a limit is reached. */
 class TenantLimiter implements DialUse {
   /** Dials and attaches without an answer, and callers that have yet to dial. */
@@ -167,12 +164,21 @@ class TenantLimiter implements DialUse {
    * @returns why it is refused, if it is
    */
   admit(what: 'dial' | 'caller' | 'attach'): DialError | undefined {
-    if (!this.#limited) return this.pendingDials >= TUNNEL.pendingDials ? tooManyPending(this.#tenant) : undefined;
+    if (!this.#limited) {
+      if (this.pendingDials < TUNNEL.pendingDials) return undefined;
+      const text = `tenant ${this.#tenant} has ${TUNNEL.pendingDials} dials without an answer already`;
+      return new DialError('connection_limit_reached', text);
+    }
     const limits = this.#limits();
     const limit = this.#reached(what, limits);
     if (limit) {
-      this.refused.set(limit, (this.refused.get(limit) ?? 0) + 1);
-      return overLimit(this.#tenant, limit, limits, limit === 'dialsPerSecond' ? this.#secondsToDial(limits) : 1);
+      countIn(this.refused, limit, 1);
+      const missing = 1 - this.#rate.left(rateOf(limits));
+      const retryAfter = limit === 'dialsPerSecond' ? Math.max(1, Math.ceil(missing / limits.dialsPerSecond)) : 1;
+      const text =
+        `tenant ${this.#tenant} has reached its limit ${limit} of ${limits[limit]}: ` +
+        `dial again after ${retryAfter} s, or raise it in the tenant's file`;
+      return new DialError('connection_limit_reached', text, { limit, retryAfter });
     }
     if (what === 'dial') {
       this.dials++;
@@ -191,10 +197,6 @@ class TenantLimiter implements DialUse {
     return this.#rate.take(1, rateOf(limits)) ? undefined : 'dialsPerSecond';
   }
 
-  #secondsToDial(limits: DialLimits): number {
-    return Math.max(1, Math.ceil((1 - this.#rate.left(rateOf(limits))) / limits.dialsPerSecond));
-  }
-
   /** A dial has become a tunnel, or an attach goes on with one, which counts until its destination's stream has closed. */
   carry(established: Pick<Established, 'end' | 'meter'>): void {
     if (!this.#limited) return;
@@ -202,19 +204,6 @@ class TenantLimiter implements DialUse {
     this.tunnels++;
     onceLeft(established.end, () => this.tunnels--);
   }
-}
-
-function tooManyPending(tenant: string): DialError {
-  const text = `tenant ${tenant} has ${TUNNEL.pendingDials} dials without an answer already`;
-  return new DialError('connection_limit_reached', text);
-}
-
-/** @param retryAfter in seconds */
-function overLimit(tenant: string, limit: RefusingLimit, limits: DialLimits, retryAfter: number): DialError {
-  const text =
-    `tenant ${tenant} has reached its limit ${limit} of ${limits[limit]}: ` +
-    `dial again after ${retryAfter} s, or raise it in the tenant's file`;
-  return new DialError('connection_limit_reached', text, { limit, retryAfter });
 }
 
 function rateOf({ dialsPerSecond, burst }: DialLimits) {

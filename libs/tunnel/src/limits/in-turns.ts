@@ -112,7 +112,7 @@ class Turns {
     if (cohort === line.cohort) line.young--;
     line.running--;
     if (this.#full.delete(line)) this.#enter(line);
-    else this.#forget(line);
+    else if (line.size === 0 && line.running === 0) this.#tenants.delete(line.tenant);
   }
 
   /** Whether it may have another one under way. */
@@ -160,10 +160,6 @@ class Turns {
       line.young = 0;
       this.#enter(line);
     }
-  }
-
-  #forget(line: TenantLine): void {
-    if (line.size === 0 && line.running === 0) this.#tenants.delete(line.tenant);
   }
 }
 

@@ -177,7 +177,8 @@ export class AgentTunnels {
     const { claim } = asked;
     const tunnel = this.#tunnels.get(nameOf(claim.secret));
     // A peer without the secret must not learn that there is such a tunnel.
-    if (!tunnel?.isNamedBy(asked) || !isSame(tunnel.secret, claim.secret))
+    const [known, shown] = [Buffer.from(tunnel?.secret ?? ''), Buffer.from(claim.secret)];
+    if (!tunnel?.isNamedBy(asked) || known.length !== shown.length || !timingSafeEqual(known, shown))
       throw new AttachRefused('this agent has no such tunnel', { final: true });
     if (!tunnel.mayAttach(this.#halves.clock))
       throw new AttachRefused(`more than ${TUNNEL.attachesPerSecond} attaches a second of one tunnel`, {
@@ -190,8 +191,4 @@ export class AgentTunnels {
 /** The part of a tunnel's secret by which it is found. The rest is compared in constant time. */
 function nameOf(secret: string): string {
   return secret.slice(0, 16);
-}
-
-function isSame(a: string, b: string): boolean {
-  return a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 }

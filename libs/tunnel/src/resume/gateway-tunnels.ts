@@ -15,7 +15,7 @@ import type { Observation } from '../observe.ts';
 import type { Stage } from '../pipeline.ts';
 import { type AgentName, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import { type AgentRoutes, attachThrough } from './attach.ts';
-import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type Resumption } from './carrier.ts';
+import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT } from './carrier.ts';
 import { AgentProcess } from './dead-or-lost.ts';
 import { GatewayHalf } from './gateway-half.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
@@ -65,7 +65,11 @@ export class GatewayTunnels {
     answered: (dial, established) => {
       const { resumption } = established;
       if (!resumption || !dial.resumeOffer?.halfAtPeer) return;
-      const tunnel = this.#begin(dial, established, resumption);
+      const { ticket, end } = resumption;
+      const process = this.#process({ tenant: dial.tenant, agentId: established.agentId, instance: ticket.instance });
+      const tunnel = new GatewayTunnel(this.#shared, dial, established, ticket.secret, process);
+      process.tunnels.add(tunnel);
+      tunnel.start(end.carrier());
       established.end = tunnel;
       established.resumable = tunnel;
       established.resumption = undefined;
@@ -86,14 +90,6 @@ export class GatewayTunnels {
   /** Call when the ways to all agents have changed. */
   checkAll(): void {
     for (const processes of [...this.#processes.values()]) for (const process of processes) process.checkTunnels();
-  }
-
-  #begin(dial: DialRequest, session: Established, { ticket, end }: Resumption): GatewayTunnel {
-    const process = this.#process({ tenant: dial.tenant, agentId: session.agentId, instance: ticket.instance });
-    const tunnel = new GatewayTunnel(this.#shared, dial, session, ticket.secret, process);
-    process.tunnels.add(tunnel);
-    tunnel.start(end.carrier());
-    return tunnel;
   }
 
   #process(name: ProcessName): AgentProcess<GatewayTunnel> {
@@ -144,6 +140,8 @@ interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
 
 /** The half of one tunnel at a gateway. When it loses its way to the agent's process, it finds another. */
 class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
+  readonly tenant: string;
+  readonly agentId: string;
   readonly dial: DialRequest;
   sessionId: string;
   hubId: string;
@@ -180,6 +178,8 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
     super(shared.halves);
     this.#shared = shared;
     this.#process = process;
+    this.tenant = process.name.tenant;
+    this.agentId = process.name.agentId;
     this.#secret = secret;
     this.dial = dial;
     this.sessionId = sessionId;
@@ -193,18 +193,6 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
     const session = this.#shared.directory.session(this.sessionId);
     // It may have begun to drain, or ended, while the dial was under way.
     if (!session || session.state.draining) this.checkSession();
-  }
-
-  override get tenant(): string {
-    return this.dial.tenant;
-  }
-
-  get agentId(): string {
-    return this.#process.name.agentId;
-  }
-
-  get instance(): string {
-    return this.#process.name.instance;
   }
 
   /** Attaches if the tunnel is detached, and moves to another session if its own is draining or gone. */
@@ -307,7 +295,8 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
 
   /** Chooses a session for the next attach. Those that were tried come last. An attached tunnel moves to no session that is draining. */
   #chooseSession(): AgentSession['record'] | undefined {
-    const { tenant, agentId: agent, instance, attached } = this;
+    const { tenant, agentId: agent, attached } = this;
+    const { instance } = this.#process.name;
     const { host } = this.dial.destination;
     const own = attached ? [this.sessionId] : [];
     for (const tried of [new Set([...(this.#tried ?? []), ...own]), new Set(own)])

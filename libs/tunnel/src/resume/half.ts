@@ -37,7 +37,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   before: Due | undefined;
   behind: Due | undefined;
   due = Number.POSITIVE_INFINITY;
-  #state: State = 'running';
+  protected state: State = 'running';
   /** Who is told what comes. Unset before `use`, and again once it was told that the tunnel is over. */
   #user: EndUser | undefined;
   /** Whether the user wants what comes. */
@@ -135,7 +135,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
    */
   write(bytes: Uint8Array): boolean {
     const { outgoing, halves } = this;
-    if (this.#state !== 'running' || outgoing.ended || bytes.length === 0) return true;
+    if (this.state !== 'running' || outgoing.ended || bytes.length === 0) return true;
     const { most, ahead } = halves.keeping;
     if (outgoing.unacknowledged + bytes.length > 2 * most)
       throw new RangeError(
@@ -153,7 +153,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   }
 
   finish(): void {
-    if (this.#state !== 'running' || this.outgoing.ended) return;
+    if (this.state !== 'running' || this.outgoing.ended) return;
     this.outgoing.ended = true;
     this.#sendMark();
   }
@@ -180,7 +180,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   /** Calls back once the other half has taken everything that was sent; at once if the tunnel has ended. */
   whenDelivered(then: () => void): void {
     const outgoing = this.outgoing;
-    if (this.#state !== 'running' || outgoing.unacknowledged === 0) {
+    if (this.state !== 'running' || outgoing.unacknowledged === 0) {
       then();
       return;
     }
@@ -198,13 +198,13 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   close(): void {
     if (this.#closed) return;
     // A tunnel that has ended both ways is complete, even if the other half cannot be told yet.
-    if (this.#state === 'running' && !(this.#endTold && this.#finished)) this.abort(new Error('it went away'));
+    if (this.state === 'running' && !(this.#endTold && this.#finished)) this.abort(new Error('it went away'));
     else this.#close(undefined);
   }
 
   /** Ends the tunnel, for the other half too. Once the tunnel is complete, it is over for the user alone. */
   abort(reason: Error): void {
-    if (this.#state !== 'running') {
+    if (this.state !== 'running') {
       this.#close(reason);
       return;
     }
@@ -214,7 +214,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
       this.giveUp(reason);
       return;
     }
-    this.#state = 'aborted';
+    this.state = 'aborted';
     this.untoldEnd = reason;
     this.#over(reason);
   }
@@ -286,7 +286,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
 
   /** The user's socket has taken this many of the delivered bytes. */
   #take(bytes: number): void {
-    if (this.#state !== 'running' || bytes === 0) return;
+    if (this.state !== 'running' || bytes === 0) return;
     this.incoming.take(bytes);
     this.#unread += bytes;
     let opened = false;
@@ -301,7 +301,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   // What the carrier brings. Earlier carriers are ignored.
 
   data(carrier: Carrier, bytes: Uint8Array): void {
-    if (carrier !== this.carrier || this.#state !== 'running') return;
+    if (carrier !== this.carrier || this.state !== 'running') return;
     const again = this.incoming.arrive(bytes.length);
     if (again > 0) carrier.consume(again);
     if (again === bytes.length) return;
@@ -310,20 +310,21 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
       this.#violated('it sends beyond its end');
       return;
     }
-    this.#clearDeadline();
+    this.#deadline = undefined;
     this.#deliver(again > 0 ? bytes.subarray(again) : bytes);
     this.#endIncoming();
   }
 
   mark(carrier: Carrier, mark: Mark): void {
-    if (carrier !== this.carrier || this.#state === 'gone') return;
+    if (carrier !== this.carrier || this.state === 'gone') return;
     const before = this.outgoing.acknowledgedWithEnd;
     const fault = mark.taken < before ? `it took ${mark.taken} bytes, after ${before}` : this.faultOf(mark);
     if (fault !== undefined) {
       this.#violated(fault);
       return;
     }
-    this.#clearDeadline();
+    // The other half was heard: the carrier works.
+    if (this.state === 'running') this.#deadline = undefined;
     this.#applyMark(mark);
   }
 
@@ -333,7 +334,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
 
   ended(carrier: Carrier): void {
     if (carrier !== this.carrier) return;
-    if (this.#state === 'complete') {
+    if (this.state === 'complete') {
       carrier.end();
       this.disappear();
       return;
@@ -348,7 +349,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   }
 
   lost(carrier: Carrier, reason: Error): void {
-    if (carrier !== this.carrier || this.#state === 'gone') return;
+    if (carrier !== this.carrier || this.state === 'gone') return;
     this.carrier = undefined;
     this.#writerWaits = true;
     this.#awaitsTurn = false;
@@ -360,13 +361,13 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   remind(): void {
     if (this.incoming.untold > 0) this.#sendMark();
     const deadline = this.#deadline;
-    if (!deadline || this.#state === 'gone') return;
+    if (!deadline || this.state === 'gone') return;
     if (this.due < deadline.at) {
       this.#remindAt(deadline.at);
       return;
     }
     const { reason = new Error('the other end did not end the tunnel') } = deadline;
-    if (this.#state === 'running') this.carrier?.abort(reason);
+    if (this.state === 'running') this.carrier?.abort(reason);
     else this.carrier?.drop();
     this.giveUp(reason);
   }
@@ -416,10 +417,6 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   /** Whether more may be written although the carrier takes none now. */
   protected abstract get readsAhead(): boolean;
 
-  protected get state(): State {
-    return this.#state;
-  }
-
   /**
    * Goes on with a new carrier. Check the other half's position first.
    * @param at the position of the first byte that the carrier brings
@@ -445,16 +442,16 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
 
   /** Ends the half, and the tunnel if it had not ended. */
   protected giveUp(reason: Error): void {
-    if (this.#state === 'running') {
-      this.#state = 'aborted';
+    if (this.state === 'running') {
+      this.state = 'aborted';
       this.#over(reason);
     }
     this.disappear();
   }
 
   protected disappear(): void {
-    if (this.#state === 'gone') return;
-    this.#state = 'gone';
+    if (this.state === 'gone') return;
+    this.state = 'gone';
     this.carrier = undefined;
     this.halves.sweep.leave(this);
     this.#keepLimit?.shrink();
@@ -494,17 +491,12 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
       this.#endIncoming();
     }
     this.#wakeWriter();
-    if (outgoing.done && this.#state === 'running') this.#finish();
+    if (outgoing.done && this.state === 'running') this.#finish();
     this.#completeIfDone();
     if (!isAll || !this.#taken) return;
     const then = this.#taken;
     this.#taken = undefined;
     then();
-  }
-
-  /** The other half was heard: the carrier works. */
-  #clearDeadline(): void {
-    if (this.#state === 'running') this.#deadline = undefined;
   }
 
   /** Ends the half after this time, or when it would end anyway, unless the other half is heard before. */
@@ -524,7 +516,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
 
   #endIncoming(): void {
     const incoming = this.incoming;
-    if (incoming.received !== incoming.final || incoming.ended || this.#state !== 'running') return;
+    if (incoming.received !== incoming.final || incoming.ended || this.state !== 'running') return;
     incoming.end();
     this.#tellEnd();
     this.#acknowledge(false);
@@ -533,7 +525,7 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   #wakeWriter(): void {
     if (!this.#writerWaits) return;
     this.#askIfFull();
-    if (this.#awaitsTurn || !this.open || this.#state !== 'running') return;
+    if (this.#awaitsTurn || !this.open || this.state !== 'running') return;
     this.#writerWaits = false;
     // What a bulk writer writes next waits until it is the tunnel's turn on its link.
     this.#awaitsTurn = this.#queued >= RUNTIME.bulkWriteBytes;
@@ -556,8 +548,8 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
   #completeIfDone(): boolean {
     const carrier = this.carrier;
     const incoming = this.incoming;
-    if (this.#state !== 'running' || !carrier || !this.outgoing.done || !incoming.done) return false;
-    this.#state = 'complete';
+    if (this.state !== 'running' || !carrier || !this.outgoing.done || !incoming.done) return false;
+    this.state = 'complete';
     this.expireAfter(this.halves.timeoutMs);
     const last = incoming.untold > 0 ? this.#newestMark : undefined;
     incoming.told = incoming.takenWithEnd;
