@@ -97,8 +97,10 @@ export class Agent {
     this.#upkeep = new Upkeep({
       ...options,
       clock: systemClock,
-      resolve: async (host, signal) =>
-        this.#isProxied(host) ? [host] : (await resolveName(host, signal)).map(({ address }) => address),
+      resolve: async (host, signal) => {
+        const isProxied = options.proxy?.({ host, port: options.server.port }) !== undefined;
+        return isProxied ? [host] : (await resolveName(host, signal)).map(({ address }) => address);
+      },
       events: observation.events,
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.
@@ -180,11 +182,6 @@ export class Agent {
     const counted = serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (leased ?? counts.at(-1) ?? 1);
     // Each configured server is one of its own, also if it counts only itself.
     return Math.max(server.hosts.length, counted);
-  }
-
-  #isProxied(host: string): boolean {
-    const { proxy, server } = this.#options;
-    return proxy?.({ host, port: server.port }) !== undefined;
   }
 
   #uplinkOptions(): Omit<UplinkOptions, 'membership' | 'leave' | 'timeout' | 'signal'> {

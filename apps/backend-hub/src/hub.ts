@@ -2,13 +2,7 @@ import type { SessionMove } from '@isthmus/admin';
 import type { Change, Directory, HubRecord, HubRegistration, Registry } from '@isthmus/directory';
 import type { Hub } from '@isthmus/plane';
 import type { AdmissionState, Check } from '@isthmus/service';
-import {
-  ApiServerGateways,
-  type HubMember,
-  type PeerServer,
-  type PeerServerOptions,
-  servePeers,
-} from '@isthmus/transport';
+import { ApiServerGateways, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
 import {
   type Ask,
   type Attach,
@@ -204,7 +198,10 @@ class RunningHub implements Hub {
     // Its own state is newer than the registry's: it may drain already, and it lives even if the registry lost everything.
     const told = known.map((hub) => (own(hub) ? { ...hub, draining: this.#record.draining } : hub));
     if (!this.#isSuperseded && !known.some(own)) told.push(this.#record);
-    this.#agents.reports.update(told.map(asMember));
+    const members = told.map(({ hubId, agentAddress: address, zone, draining, incarnation: generation }) => {
+      return { hubId, address, zone, draining, generation };
+    });
+    this.#agents.reports.update(members);
   }
 
   leave(): void {
@@ -235,10 +232,6 @@ class RunningHub implements Hub {
     this.#gateways.close();
     await Promise.all([this.#peers?.close(), this.#registration?.close()]);
   }
-}
-
-function asMember({ hubId, agentAddress: address, zone, draining, incarnation: generation }: HubRecord): HubMember {
-  return { hubId, address, zone, draining, generation };
 }
 
 /** Says who has the record of a hub's id, and where. */

@@ -100,7 +100,9 @@ export class HubReports {
     if (lines.length === 0) return;
     this.#told = { hubs: this.#hubs, current: this.#current };
     this.#rest();
-    this.#send(lines);
+    const busy = this.#untold.length > 0;
+    for (const line of lines) this.#untold.push({ line, listeners: this.#beats.keys() });
+    if (!busy) this.#tellSome();
   }
 
   /** As long as some links have not got the last changes, no new ones are queued. */
@@ -117,12 +119,6 @@ export class HubReports {
     const ends = portions(gone);
     const messages = Array.from({ length: Math.max(1, changes.length, ends.length) });
     return messages.map((_, at) => this.#change(changes[at] ?? [], ends[at] ?? []));
-  }
-
-  #send(lines: readonly string[]): void {
-    const busy = this.#untold.length > 0;
-    for (const line of lines) this.#untold.push({ line, listeners: this.#beats.keys() });
-    if (!busy) this.#tellSome();
   }
 
   /** A link that starts meanwhile may get a change that its list contains already, and then all later ones, which does no harm. */

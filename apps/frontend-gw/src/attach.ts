@@ -47,14 +47,11 @@ export function passedAttach(options: PassedAttachOptions): Attach {
         return await attachThrough(link, record, { ...request, session: record.sessionId }, through);
       } catch (thrown) {
         last = asDialError(thrown);
-        if (last.cause instanceof AttachRefused || request.signal.aborted || hasPassed(request.deadline)) throw last;
+        if (last.cause instanceof AttachRefused || request.signal.aborted) throw last;
+        if (performance.now() >= request.deadline) throw last;
       }
     }
   };
-}
-
-function hasPassed(deadline: number): boolean {
-  return performance.now() >= deadline;
 }
 
 /**

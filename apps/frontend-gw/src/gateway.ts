@@ -10,7 +10,6 @@ import {
   type CallersOptions,
   DEFAULT_TENANT,
   type Listener,
-  type PortOwner,
 } from '@isthmus/transport';
 import {
   DialLimiter,
@@ -102,7 +101,11 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     await callers.close();
   };
   try {
-    for (const port of options.callers) await callers.open(shared(port, options), callerTokens && ownerOf(port));
+    for (const port of options.callers) {
+      // Without tenants, every port is of the one that there is.
+      const owner = { tenant: DEFAULT_TENANT, ...('path' in port.address && { unixSocket: port.address.path }) };
+      await callers.open(shared(port, options), callerTokens && owner);
+    }
     if (tenancy && identities)
       own = await tenantCallers({ ...options, tenancy, ports: options.ownPorts, callers, identities, events });
   } catch (error) {
@@ -160,11 +163,6 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
 function shared(port: CallerPort, { tenancy, callerTokens }: GatewayOptions): CallerPort {
   if (!port.tls || !(tenancy ?? callerTokens)) return port;
   return { ...port, asksOnly: true, ...(tenancy && { chooseTls: tenancy.chooseTls }) };
-}
-
-/** Without tenants, every port is of the one that there is. */
-function ownerOf({ address }: CallerPort): PortOwner {
-  return { tenant: DEFAULT_TENANT, ...('path' in address && { unixSocket: address.path }) };
 }
 
 /** What the tenants' own ports and unix sockets share. */

@@ -61,7 +61,10 @@ export class Identities {
   /** Verified once a connection, unless its next request shows another one. */
   readonly identifyByToken: IdentifyByToken = async (peer, { tenant, token }, signal) => {
     const { socket } = peer;
-    const digest = digestOf(tenant, token);
+    // Stands for a credential, and holds nothing with which anybody could connect.
+    const digest = createHash('sha256')
+      .update(`${tenant ?? ''}:${token}`)
+      .digest('base64');
     const before = this.#judged.get(socket);
     if (before && 'who' in before && before.digest === digest) return before.who;
     const evidence = this.#evidence(socket);
@@ -187,11 +190,6 @@ export class Identities {
 function unshown({ caller: { principal } }: CallerIdentity): NotAuthorised {
   const text = 'this request shows no token, and its connection was opened with one: send it each time';
   return new NotAuthorised(text, { challenge: true, principal });
-}
-
-/** Stands for a credential, and holds nothing with which anybody could connect. */
-function digestOf(tenant = '', token: string): string {
-  return createHash('sha256').update(`${tenant}:${token}`).digest('base64');
 }
 
 interface ShownBy {

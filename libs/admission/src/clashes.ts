@@ -1,4 +1,4 @@
-import { getOrPut } from '@isthmus/runtime';
+import { deleteFrom, getOrPut } from '@isthmus/runtime';
 import type { Principal } from '@isthmus/tunnel';
 import { type CertificateWay, type Credentials, reviewRules } from './credentials.ts';
 import { ADMISSION } from './defaults.ts';
@@ -32,19 +32,6 @@ export interface Claimed {
   readonly claimed: readonly Exclusive[];
 }
 
-/** If there are several, all share it. */
-interface Holders {
-  readonly shared: boolean;
-  readonly paths: Set<string>;
-}
-
-/** Who has a key: all of it, and parts of it. */
-interface Held {
-  whole: Holders | undefined;
-  /** Unset while nobody has a part. */
-  parts: Map<string, Holders> | undefined;
-}
-
 interface Place {
   readonly key: string;
   readonly part: string | undefined;
@@ -53,7 +40,10 @@ interface Place {
 
 /** Who has what a tenant alone may have: finds what two tenants' files both claim. */
 export class Clashes {
-  readonly #byKey = new Map<string, Held>();
+  /** By the text of a key, or of a part of it: the paths that have it, and whether they share it. If there are several, all do. */
+  readonly #holders = new Map<string, Map<string, boolean>>();
+  /** By key: the parts of it that somebody has. */
+  readonly #parts = new Map<string, Set<string>>();
   /** By path. */
   readonly #held = new Map<string, readonly Place[]>();
 
@@ -72,13 +62,20 @@ export class Clashes {
   }
 
   #hold(path: string, places: readonly Place[]): void {
-    for (const place of places) this.#put(place, path);
+    for (const { key, part, shared } of places) {
+      getOrPut(this.#holders, textOf({ key, part }), () => new Map()).set(path, shared);
+      if (part !== undefined) getOrPut(this.#parts, key, () => new Set()).add(part);
+    }
     if (places.length > 0) this.#held.set(path, places);
   }
 
   /** Others may have what a file claimed. */
   release(path: string): void {
-    for (const place of this.#held.get(path) ?? []) this.#remove(place, path);
+    for (const { key, part } of this.#held.get(path) ?? []) {
+      const text = textOf({ key, part });
+      deleteFrom(this.#holders, text, path);
+      if (part !== undefined && !this.#holders.has(text)) deleteFrom(this.#parts, key, part);
+    }
     this.#held.delete(path);
   }
 
@@ -116,41 +113,11 @@ export class Clashes {
 
   /** Others that have it, or a part that overlaps, and do not share it with this one. */
   *#others(path: string, { what, key = what, part, shared = false }: Exclusive): Generator<string> {
-    const { whole, parts } = this.#byKey.get(key) ?? NOBODY;
-    const overlapping = part === undefined ? [whole, ...(parts?.values() ?? [])] : [whole, parts?.get(part)];
-    for (const holders of overlapping) {
-      if (!holders || (shared && holders.shared)) continue;
-      for (const other of holders.paths) if (other !== path) yield other;
+    for (const each of [undefined, ...(part === undefined ? (this.#parts.get(key) ?? []) : [part])]) {
+      const holders = this.#holders.get(textOf({ key, part: each })) ?? [];
+      for (const [other, shares] of holders) if (other !== path && !(shared && shares)) yield other;
     }
   }
-
-  #put({ key, part, shared }: Place, path: string): void {
-    const held = getOrPut(this.#byKey, key, () => ({ ...NOBODY }));
-    const holders = holdersOf(held, part) ?? { shared, paths: new Set() };
-    holders.paths.add(path);
-    if (part === undefined) held.whole = holders;
-    else {
-      held.parts ??= new Map();
-      held.parts.set(part, holders);
-    }
-  }
-
-  #remove({ key, part }: Place, path: string): void {
-    const held = this.#byKey.get(key);
-    const holders = held && holdersOf(held, part);
-    holders?.paths.delete(path);
-    if (!held || !holders || holders.paths.size > 0) return;
-    if (part === undefined) held.whole = undefined;
-    else held.parts?.delete(part);
-    if (held.parts?.size === 0) held.parts = undefined;
-    if (!held.whole && !held.parts) this.#byKey.delete(key);
-  }
-}
-
-const NOBODY: Held = { whole: undefined, parts: undefined };
-
-function holdersOf({ whole, parts }: Held, part: string | undefined): Holders | undefined {
-  return part === undefined ? whole : parts?.get(part);
 }
 
 /** By text. A file that lists something twice shares it only if it says so in both places. */

@@ -170,7 +170,13 @@ export class ProgramBundles {
 
   look(): void {
     const before = { ...this.#read };
-    for (const role of ['agent', 'caller'] as const) this.#lookAgain(role);
+    for (const role of ['agent', 'caller'] as const) {
+      try {
+        this.#look(role);
+      } catch (error) {
+        this.#tell(role, `${this.#options.paths[role]}: ${(error as Error).message}`);
+      }
+    }
     if (before.agent !== this.#read.agent || before.caller !== this.#read.caller) this.#options.changed();
   }
 
@@ -186,14 +192,6 @@ export class ProgramBundles {
     const now = readIfChanged(path, ADMISSION.credentialFileBytes, before, read);
     this.#read[role] = now;
     this.#tell(role, skippedIn(path, now.value));
-  }
-
-  #lookAgain(role: Role): void {
-    try {
-      this.#look(role);
-    } catch (error) {
-      this.#tell(role, `${this.#options.paths[role]}: ${(error as Error).message}`);
-    }
   }
 
   #tell(role: Role, fault: string): void {

@@ -90,7 +90,9 @@ export function identifyBy({ tenants, grants, tokens, bundles, alone = false }: 
     async agent(evidence) {
       const hinted = hintedTenant(tenants, evidence);
       const { certificate, token } = evidence;
-      const claimedTenant = claimOf(evidence, tenants);
+      // Agents of earlier versions say `default` of themselves without being told to.
+      const untold = evidence.claimedTenant === 'default' && !tenants.get('default');
+      const claimedTenant = untold ? undefined : evidence.claimedTenant;
       if (certificate)
         return claimed(granted('agent', certificates.judge('agent', certificate, hinted)), claimedTenant);
       if (token === undefined || !tokens?.agent) throw nothingShown(evidence, hinted, 'agent');
@@ -143,11 +145,6 @@ function hintedTenant(tenants: Tenants, { tenant, serverName }: Evidence): Tenan
     `this way in is of tenant ${tenant}, but the server name ${serverName} is of tenant ${bySni.name}: connect to that tenant's address`,
     { rule: `${bySni.path}: server.serverNames` },
   );
-}
-
-/** Agents of earlier versions say `default` of themselves without being told to. */
-function claimOf({ claimedTenant }: AgentEvidence, tenants: Tenants): string | undefined {
-  return claimedTenant === 'default' && !tenants.get('default') ? undefined : claimedTenant;
 }
 
 function knownTenant(tenants: Tenants, name: string): Tenant {

@@ -255,14 +255,12 @@ export class TenantTokens implements TokenJudge {
       const { issuer, audience, subject, jwksUrl, shared = false } = tokens;
       const at = `${list}[${index}].tokens`;
       const rules = { issuer, audience, ...(subject !== undefined && { subject }) };
-      const url = jwksUrl === undefined ? undefined : this.#urlOf(jwksUrl, credentials.file(`${at}.ca`).text);
+      const ca = credentials.file(`${at}.ca`).text;
+      const published = () => new UrlKeys({ url: jwksUrl as string, ...(ca !== undefined && { ca }) });
+      const url = jwksUrl === undefined ? undefined : getOrPut(this.#urls, JSON.stringify([jwksUrl, ca]), published);
       const keys = credentials.file(`${at}.keys`).keys ?? [];
       return { at, way: { tenant, rule: `${path}: ${at}`, rules, keys, published: url !== undefined, shared }, url };
     });
-  }
-
-  #urlOf(url: string, ca: string | undefined): UrlKeys {
-    return getOrPut(this.#urls, JSON.stringify([url, ca]), () => new UrlKeys({ url, ...(ca !== undefined && { ca }) }));
   }
 
   #put(tenant: string, entries: readonly Entry[]): void {

@@ -13,9 +13,9 @@ import {
 } from './credentials.ts';
 import { type Passwords, passwordsOf } from './passwords.ts';
 import { comparableHost } from './patterns.ts';
-import { type PolicyRule, policyOf } from './policy.ts';
+import { policyOf } from './policy.ts';
 import type { Problem, ReadFile, UsableFile } from './tenant-file.ts';
-import { type DialRule, limitsOf, type TenantFile } from './tenant-schema.ts';
+import { limitsOf, type TenantFile } from './tenant-schema.ts';
 
 /** Server names (SNI) and the tenants that they select. The longest pattern wins. */
 class ServerNames {
@@ -197,7 +197,11 @@ export class Tenants {
     const before = this.#entries;
     const left = [...before.keys()].filter((path) => !files.has(path));
     const due: Candidate[] = [];
-    for (const [path, source] of files) if (!this.#stands(path, source)) due.push(this.#candidate(path, source));
+    for (const [path, source] of files) {
+      if (this.#stands(path, source)) continue;
+      const prepared = this.#prepared.get(path);
+      due.push(prepared?.source === source ? prepared : this.#judged(path, source));
+    }
     this.#prepared.clear();
     for (const path of left) this.#clashes.release(path);
     const refused = this.#clashes.settle(due.filter(({ tenant }) => tenant).sort(this.#inForceFirst));
@@ -213,11 +217,6 @@ export class Tenants {
   #stands(path: string, source: TenantSource): boolean {
     const entry = this.#entries.get(path);
     return entry?.source === source && entry.tenant !== undefined && entry.problems.length === 0;
-  }
-
-  #candidate(path: string, source: TenantSource): Candidate {
-    const prepared = this.#prepared.get(path);
-    return prepared?.source === source ? prepared : this.#judged(path, source);
   }
 
   #judged(path: string, source: TenantSource): Candidate {
@@ -296,7 +295,7 @@ export function candidate(path: string, source: TenantSource, before?: Tenant, o
   const tenant = tenantOf(path, read, credentials, before);
   const { apiServer, server } = tenant.file;
   const named = apiServer ? apiServerFaults(apiServer, own, server?.serverNames) : [];
-  const faults = [...ownProblems(tenant), ...named];
+  const faults = [...certificateProblems(tenant), ...tokenProblems(tenant), ...named];
   const problems = faults.map(({ at, message }) => read.problem(at, message));
   if (problems.length > 0) return { path, source, read, claimed: [], problems };
   return { path, source, read, tenant, claimed: exclusivesOf(tenant), problems };
@@ -317,20 +316,18 @@ function overdue({ certificates }: Tenant, { read }: TenantSource, now: number):
 /** Many files say nothing of what may be dialled. */
 const EVERYTHING = policyOf();
 
-/** Rules without a name of their own are named by their place. */
-function directRules(rules: readonly DialRule[]): PolicyRule[] {
-  return rules.map((rule, place) => ({ name: `direct[${place}]`, ...rule }));
-}
-
 function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, before: Tenant | undefined): Tenant {
   const credentials = new Credentials(read);
+  // Rules without a name of their own are named by their place.
+  const direct = file.dial?.direct?.map((rule, place) => ({ name: `direct[${place}]`, ...rule }));
+  const sameClaims = before && JSON.stringify(before.file.claims) === JSON.stringify(file.claims);
   return {
     name: file.tenant,
     path,
     file,
-    claims: before && sameClaims(before.file, file) ? before.claims : claimsOf(file.claims),
+    claims: sameClaims ? before.claims : claimsOf(file.claims),
     policy: file.dial ? policyOf(file.dial) : EVERYTHING,
-    direct: file.dial?.direct && policyOf({ allow: directRules(file.dial.direct) }),
+    direct: direct && policyOf({ allow: direct }),
     limits: limitsOf(file.limits),
     denials: denialsOf(file.deny),
     credentials,
@@ -343,15 +340,7 @@ function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, bef
   };
 }
 
-function sameClaims({ claims: a }: TenantFile, { claims: b }: TenantFile): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
-}
-
-/** Checks that no agent's certificate or token makes it a caller. */
-function ownProblems(tenant: Tenant): Pick<Problem, 'at' | 'message'>[] {
-  return [...certificateProblems(tenant), ...tokenProblems(tenant)];
-}
-
+/** Checks that no agent's token makes it a caller. */
 function tokenProblems(tenant: Tenant): Pick<Problem, 'at' | 'message'>[] {
   const ofAgents = tokenClaims(tenant, 'agent');
   const isAgents = ({ key, part }: Exclusive) =>
@@ -362,6 +351,7 @@ function tokenProblems(tenant: Tenant): Pick<Problem, 'at' | 'message'>[] {
     .map(({ at }) => ({ at, message }));
 }
 
+/** Checks that no agent's certificate makes it a caller. */
 function certificateProblems({ certificates }: Tenant): Pick<Problem, 'at' | 'message'>[] {
   const ofAgents = new Set(
     certificates.agent.flatMap(({ trust }) => trust?.all.map(({ authorityId }) => authorityId) ?? []),

@@ -168,7 +168,7 @@ export class TenantReviews {
 
   /** Whether a tenant's file still has these rules. */
   has(tenant: Tenant, rules: ReviewRules): boolean {
-    return this.#entriesOf(tenant).some((entry) => same(entry.rules, rules));
+    return this.#entriesOf(tenant).some((entry) => keyOf('', entry.rules) === keyOf('', rules));
   }
 
   /** Forgets what a tenant's file no longer has. @param tenant undefined: all of it */
@@ -225,8 +225,4 @@ function drop(kept: Reviewers, key: string): void {
 
 function keyOf(tenant: string, rules: ReviewRules, digest = ''): string {
   return JSON.stringify([tenant, rules.kubeconfig, rules.audience, rules.users, digest]);
-}
-
-function same(a: ReviewRules, b: ReviewRules): boolean {
-  return keyOf('', a) === keyOf('', b);
 }

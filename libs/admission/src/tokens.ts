@@ -200,13 +200,10 @@ export async function verifyToken(token: string, rules: TokenRules, { jwk }: Tok
     const { sub = '', exp = 0 } = payload;
     return { subject: sub, expires: exp * 1000 };
   } catch (cause) {
-    if (isAboutKey(cause)) throw new OtherKey('its signature does not match', { cause });
+    const isAboutKey = cause instanceof errors.JWSSignatureVerificationFailed || !(cause instanceof errors.JOSEError);
+    if (isAboutKey) throw new OtherKey('its signature does not match', { cause });
     throw new TokenRejected(reasonOf(cause), { cause });
   }
-}
-
-function isAboutKey(error: unknown): boolean {
-  return error instanceof errors.JWSSignatureVerificationFailed || !(error instanceof errors.JOSEError);
 }
 
 function reasonOf(error: unknown): string {

@@ -91,7 +91,11 @@ class Attempts implements Due {
   readonly #outcome = Promise.withResolvers<Established>();
   readonly #to: { -readonly [Field in keyof RouteTo]: RouteTo[Field] };
   readonly #running: Attempt[] = [];
-  readonly #abandon = () => this.#guarded(() => this.#abandoned());
+  readonly #abandon = () =>
+    this.#guarded(() => {
+      for (const { abort } of this.#running) abort.abort();
+      if (this.#running.length === 0) this.#fail(this.#refusal());
+    });
   #state: State = 'trying';
   /** How many attempts were made before it was parked last. Their sessions may be tried again. */
   #before = 0;
@@ -135,11 +139,6 @@ class Attempts implements Due {
     if (signal.aborted) this.#abandon();
     else if (!this.#start()) this.#wait();
     return this.#outcome.promise;
-  }
-
-  #abandoned(): void {
-    for (const { abort } of this.#running) abort.abort();
-    if (this.#running.length === 0) this.#fail(this.#refusal());
   }
 
   /** Tries one more session. If there is none, and no attempt runs, waits for one. */

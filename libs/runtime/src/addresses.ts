@@ -9,11 +9,6 @@ export { isIP, isIPv6 };
 /** What a load balancer said ahead of a connection's bytes. */
 const headers = new WeakMap<Socket, ProxyHeader>();
 
-/** Notes what the PROXY protocol says of a connection. */
-function noteHeader(socket: Socket, header: ProxyHeader): void {
-  headers.set(socket, header);
-}
-
 /** Call with a TLS socket and the socket below it, which the header came on. */
 export function passHeader(from: Socket, to: Socket): void {
   const header = headers.get(from);
@@ -148,7 +143,7 @@ export function proxied({ networks, take, refused }: ProxiedOptions): (socket: S
       if (!header) return;
       settle();
       socket.pause();
-      noteHeader(socket, header);
+      headers.set(socket, header);
       if (seen.length > header.length) socket.unshift(seen.subarray(header.length));
       take(socket);
     });

@@ -56,18 +56,15 @@ const CIPHERS = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ].join(':');
 
-/** Older versions know only CBC, so a program that allows one of them gets the runtime's own list. */
-function defaultCiphers(minVersion: SecureVersion): string | undefined {
-  return minVersion === 'TLSv1' || minVersion === 'TLSv1.1' ? undefined : CIPHERS;
-}
-
 /**
  * Reads the files, and sees to it that verifying the other side's certificates is bounded. Throws the file system's error for a file that
  * cannot be read.
  */
 export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: TlsSettings): ReadTls {
   boundVerification();
-  const { cert, key, ca, ciphers = defaultCiphers(minVersion) } = settings;
+  // Older versions know only CBC, so a program that allows one of them gets the runtime's own list.
+  const isOld = minVersion === 'TLSv1' || minVersion === 'TLSv1.1';
+  const { cert, key, ca, ciphers = isOld ? undefined : CIPHERS } = settings;
   return {
     ...(cert && { cert: pemText(readNamedFile(cert)) }),
     ...(key && { key: pemText(readNamedFile(key)) }),

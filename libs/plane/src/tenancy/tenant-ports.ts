@@ -49,7 +49,11 @@ export class TenantPorts<L> {
     const wanted = this.#wanted();
     for (const key of wanted.keys())
       if (!this.#addresses.has(key)) this.#addresses.set(key, new Address(this.#options));
-    await Promise.all([...this.#addresses].map(([key, address]) => this.#settle(key, address, wanted.get(key))));
+    const settled = [...this.#addresses].map(async ([key, address]) => {
+      await address.settle(wanted.get(key));
+      if (address.free && this.#addresses.get(key) === address) this.#addresses.delete(key);
+    });
+    await Promise.all(settled);
   }
 
   /** Opens no more ports. Open ones stay open. Resolves when none is being opened. */
@@ -57,11 +61,6 @@ export class TenantPorts<L> {
     this.#stopped = true;
     this.#unwatch();
     await Promise.all([...this.#addresses.values()].map((address) => address.stop()));
-  }
-
-  async #settle(key: string, address: Address<L>, wanted: TenantPort | undefined): Promise<void> {
-    await address.settle(wanted);
-    if (address.free && this.#addresses.get(key) === address) this.#addresses.delete(key);
   }
 
   /** The ports of all tenants, by address. No two have the same address. */

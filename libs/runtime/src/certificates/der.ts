@@ -96,13 +96,10 @@ export function booleanIn(reader: DerReader): boolean {
 export function oidIn(reader: DerReader): string {
   const { value } = reader.read(TAG.oid);
   // A part of it ends with a byte below 0x80, and does not begin with 0x80.
-  const well = value.length > 0 && (value.at(-1) ?? 0x80) < 0x80 && !startsPadded(value);
+  const isPadded = value.some((byte, at) => byte === 0x80 && (at === 0 || (value[at - 1] as number) < 0x80));
+  const well = value.length > 0 && (value.at(-1) ?? 0x80) < 0x80 && !isPadded;
   if (!well) throw new Error('it has a malformed object identifier');
   return value.toString('hex');
-}
-
-function startsPadded(value: Buffer): boolean {
-  return value.some((byte, at) => byte === 0x80 && (at === 0 || (value[at - 1] as number) < 0x80));
 }
 
 /** The elements of a SEQUENCE, of one tag if it is given. */
