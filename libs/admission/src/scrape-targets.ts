@@ -1,8 +1,7 @@
 import { kubeClient, kubeconfigFile } from '@isthmus/kube';
-import { printable, within } from '@isthmus/runtime';
+import { printable, Semaphore, within } from '@isthmus/runtime';
 import { formatDestination, inWords, parseDestination } from '@isthmus/tunnel';
 import { ADMISSION } from './defaults.ts';
-import { Semaphore } from './tenant-tokens.ts';
 import type { Tenant, Tenants } from './tenants.ts';
 
 /** Targets with the same labels, as Prometheus' HTTP service discovery has them. */

@@ -1,6 +1,6 @@
 import { get as httpGet } from 'node:http';
 import { get as httpsGet } from 'node:https';
-import { answerTo, Backoff, getOrPut, httpsAgent, wholeOf, within } from '@isthmus/runtime';
+import { answerTo, Backoff, getOrPut, httpsAgent, Semaphore, wholeOf, within } from '@isthmus/runtime';
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
 import { ADMISSION } from './defaults.ts';
 import type { Proven, Validity } from './grants.ts';
@@ -17,28 +17,6 @@ import {
   TokenRejected,
   UnknownKey,
 } from './tokens.ts';
-
-/** Lets a few pieces of work run at once. The others wait in order. */
-export class Semaphore {
-  #free: number;
-  readonly #waiting: (() => void)[] = [];
-
-  constructor(atOnce: number) {
-    this.#free = atOnce;
-  }
-
-  async take<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#free--;
-    try {
-      return await work();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#free++;
-    }
-  }
-}
 
 interface KeysUrl {
   readonly url: string;

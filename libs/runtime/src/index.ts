@@ -18,6 +18,7 @@ export {
   type Guarded,
   guarding,
   LONGEST_TIMER,
+  Semaphore,
   systemClock,
   within,
 } from './async.ts';

@@ -2,6 +2,7 @@ import { type LookupAddress, lookup, promises } from 'node:dns';
 import { readFileSync, statSync } from 'node:fs';
 import { isIP, type LookupFunction } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
+import { Semaphore } from './async.ts';
 import { RUNTIME } from './defaults.ts';
 
 /** How this machine resolves names, by the files that getaddrinfo reads. */
@@ -152,37 +153,6 @@ interface Lookup {
   cancel: () => void;
 }
 
-/** getaddrinfo, a few at a time. */
-class SystemNames {
-  readonly #lookup: typeof lookup;
-  readonly #queue: (() => void)[] = [];
-  #running = 0;
-
-  constructor(system: typeof lookup) {
-    this.#lookup = system;
-  }
-
-  find(name: string, asked: Lookup): Promise<readonly LookupAddress[]> {
-    return new Promise((resolve, reject) => {
-      const start = () => {
-        this.#running++;
-        this.#lookup(name, { all: true }, (error, addresses) => {
-          this.#running--;
-          this.#queue.shift()?.();
-          if (error) reject(error);
-          else resolve(addresses);
-        });
-      };
-      asked.cancel = () => {
-        const at = this.#queue.indexOf(start);
-        if (at >= 0) this.#queue.splice(at, 1);
-      };
-      if (this.#running < RUNTIME.systemNames) start();
-      else this.#queue.push(start);
-    });
-  }
-}
-
 /**
  * Resolves names as getaddrinfo does: by the hosts file, then by DNS with the search domains of resolv.conf. getaddrinfo itself would block
  * one of libuv's two threads for slow work until its servers answer: two names whose servers are silent stop all other names for minutes.
@@ -191,13 +161,15 @@ class SystemNames {
  */
 export class Names {
   readonly #service: () => NameService;
-  readonly #system: SystemNames;
+  /** getaddrinfo, of which a few run at a time. */
+  readonly #system: typeof lookup;
+  readonly #turns = new Semaphore(RUNTIME.systemNames);
   readonly #underWay = new Map<string, Lookup>();
 
   /** @param etc where the files are */
   constructor(etc?: string, system = lookup) {
     this.#service = nameService(etc);
-    this.#system = new SystemNames(system);
+    this.#system = system;
   }
 
   /** Names that are being resolved. */
@@ -235,14 +207,26 @@ export class Names {
   }
 
   async #find(name: string, asked: Lookup): Promise<readonly LookupAddress[]> {
-    if (!KNOWS_FILES || NUMERIC.test(name)) return this.#system.find(name, asked);
+    if (!KNOWS_FILES || NUMERIC.test(name)) return this.#findBySystem(name, asked);
     const service = this.#service();
     for (const source of service.sources) {
       const found = source === 'files' ? service.hosts.get(hostsKey(name)) : await askServers(name, service, asked);
       if (found) return inOrder(found);
     }
-    if (service.others) return this.#system.find(name, asked);
+    if (service.others) return this.#findBySystem(name, asked);
     throw failure('ENOTFOUND', name);
+  }
+
+  #findBySystem(name: string, asked: Lookup): Promise<readonly LookupAddress[]> {
+    let wanted = true;
+    asked.cancel = () => {
+      wanted = false;
+    };
+    const find = (resolve: (found: LookupAddress[]) => void, reject: (error: Error) => void) => {
+      if (!wanted) reject(failure('ECANCELLED', name));
+      else this.#system(name, { all: true }, (error, found) => (error ? reject(error) : resolve(found)));
+    };
+    return this.#turns.take(() => new Promise(find));
   }
 }
 

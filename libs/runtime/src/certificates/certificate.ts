@@ -152,7 +152,8 @@ export class Certificate {
         if (unhandled && critical) unknown.push(id);
       } else if (id === EXTENSION.authorityKeyId || id === EXTENSION.subjectKeyId || id === EXTENSION.authorityInfo) {
         if (critical) throw new Error(`its extension ${id} must not be critical`);
-        if (id === EXTENSION.authorityKeyId) this.issuerKeyId = keyIdIn(value);
+        const key = id === EXTENSION.authorityKeyId && new DerReader(new DerReader(value).read(TAG.sequence).value);
+        if (key) this.issuerKeyId = key.optional(0x80)?.value.toString('hex') ?? '';
         else if (id === EXTENSION.subjectKeyId)
           this.keyId = new DerReader(value).read(TAG.octets).value.toString('hex');
         else rowOf(value, TAG.sequence);
@@ -185,7 +186,7 @@ export class Certificate {
   }
 
   get commonNames(): string[] {
-    const found = attributesIn(this.subject).filter(({ type }) => type === COMMON_NAME);
+    const found = attributesIn(Buffer.from(this.subject, 'hex')).filter(({ type }) => type === COMMON_NAME);
     // Another encoding is a name too, which nobody can have.
     return found.map(({ tag, value }) => (READABLE.has(tag) ? value.toString('utf8') : ''));
   }
@@ -289,21 +290,14 @@ function extensionsIn(list: Buffer): Map<string, { readonly critical: boolean; r
   return found;
 }
 
-function keyIdIn(value: Buffer): string {
-  return new DerReader(new DerReader(value).read(TAG.sequence).value).optional(0x80)?.value.toString('hex') ?? '';
-}
-
 interface Attribute {
   readonly type: string;
   readonly tag: number;
   readonly value: Buffer;
 }
 
-function attributesIn(name: string): Attribute[] {
-  return attributes(Buffer.from(name, 'hex'));
-}
-
-function attributes(name: Buffer): Attribute[] {
+/** @param name DER */
+function attributesIn(name: Buffer): Attribute[] {
   const found: Attribute[] = [];
   const sets = new DerReader(name);
   while (!sets.empty) {
@@ -322,7 +316,7 @@ function attributes(name: Buffer): Attribute[] {
 const READABLE = new Set<number>([TAG.utf8, TAG.printable, TAG.ia5]);
 
 function checkName(name: Buffer): void {
-  for (const { tag, value } of attributes(name)) if (!isText(tag, value)) throw new Error('it has a malformed name');
+  for (const { tag, value } of attributesIn(name)) if (!isText(tag, value)) throw new Error('it has a malformed name');
 }
 
 function isText(tag: number, value: Buffer): boolean {
@@ -337,7 +331,7 @@ function isText(tag: number, value: Buffer): boolean {
 }
 
 function nameText(name: string): string {
-  const fields = attributesIn(name).map(({ type, tag, value }) => {
+  const fields = attributesIn(Buffer.from(name, 'hex')).map(({ type, tag, value }) => {
     const text = tag === TAG.bmp ? Buffer.from(value).swap16().toString('utf16le') : value.toString('utf8');
     return `${FIELDS[type] ?? type}=${text.replaceAll(/[\\,]/g, '\\$&')}`;
   });
