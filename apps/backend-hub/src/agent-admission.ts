@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { AgentEvidence, Grant, Tenant } from '@isthmus/admission';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, LruMap, onceClosed, sourceOf } from '@isthmus/runtime';
+import { addressOf, getOrPut, LruMap, onceClosed, sourceOf } from '@isthmus/runtime';
 import {
   type AgentHello,
   AgentLimitError,
@@ -132,9 +132,8 @@ export class RenewalRates {
   take({ tenant, principal }: Pick<Grant, 'tenant' | 'principal'>): void {
     const { name, path, limits } = tenant;
     const { renewalsPerSecond: most } = limits;
-    const known = this.#tenants.get(name);
-    const { bucket, perSecond } = known ?? { bucket: new TokenBucket(this.#now), perSecond: new PerSecond(this.#now) };
-    if (!known) this.#tenants.set(name, { bucket, perSecond });
+    const fresh = () => ({ bucket: new TokenBucket(this.#now), perSecond: new PerSecond(this.#now) });
+    const { bucket, perSecond } = getOrPut(this.#tenants, name, fresh);
     if (bucket.take(1, { perSecond: most, atOnce: most })) {
       perSecond.add(1);
       return;

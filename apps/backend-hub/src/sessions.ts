@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Change, Directory, HubRegistration, SessionRecord } from '@isthmus/directory';
-import { countIn, guarding } from '@isthmus/runtime';
+import { countIn, deleteFrom, getOrPut, guarding } from '@isthmus/runtime';
 import type { NextHopConnection } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
+  type AgentName,
   type Ask,
   type Attach,
   agentKey,
@@ -83,7 +84,7 @@ export class SessionTable {
   readonly #options: SessionTableOptions;
   readonly #entries = new Map<string, Entry>();
   /** A Go agent's streams on this hub, oldest first, by tenant and agent id: only the oldest takes dials, as upstream has it. */
-  readonly #streams = new Map<string, Entry[]>();
+  readonly #streams = new Map<string, Set<Entry>>();
   readonly #tenants = new Map<string, number>();
   readonly #agents = new Map<string, number>();
   /** Agents with sessions, by tenant. */
@@ -168,8 +169,8 @@ export class SessionTable {
     this.#entries.set(sessionId, entry);
     this.#count(info, 1);
     events.emit('session:open', info);
-    if (info.protocol === 'packets') this.#enqueue(entry);
-    else this.#announce(entry);
+    if (info.protocol === 'packets') getOrPut(this.#streams, agentKey(info), () => new Set()).add(entry);
+    if (this.#isActive(entry)) this.#announce(entry);
     const guarded = guarding((error) => events.emit('fault', 'sessions', `agent ${info.agentId}`, error));
     void connection.closed.then(guarded((reason: Error) => this.#remove(entry, reason)));
     // It was admitted before the hub began to leave or stopped, and opens only now.
@@ -248,36 +249,25 @@ export class SessionTable {
     entry.connection.close();
   }
 
-  #enqueue(entry: Entry): void {
-    const key = agentKey(entry.info);
-    const streams = this.#streams.get(key);
-    if (streams) streams.push(entry);
-    else this.#streams.set(key, [entry]);
-    if (!streams) this.#announce(entry);
+  #isActive(entry: Entry): boolean {
+    return entry.info.protocol === 'link' || this.#oldest(entry.info) === entry;
   }
 
-  #isActive(entry: Entry): boolean {
-    return entry.info.protocol === 'link' || this.#streams.get(agentKey(entry.info))?.[0] === entry;
+  #oldest(agent: AgentName): Entry | undefined {
+    const [oldest] = this.#streams.get(agentKey(agent)) ?? [];
+    return oldest;
   }
 
   #remove(entry: Entry, reason: Error): void {
     const { info } = entry;
-    const wasActive = this.#isActive(entry) && !entry.givenUp;
+    const wasActive = this.#isActive(entry);
     this.#entries.delete(info.sessionId);
     this.#count(info, -1);
-    if (wasActive) this.#withdraw(info.sessionId);
-    if (info.protocol === 'packets') this.#dequeue(entry);
+    if (wasActive && !entry.givenUp) this.#withdraw(info.sessionId);
+    // The next oldest stream of the same Go agent takes over.
+    const next = deleteFrom(this.#streams, agentKey(info), entry) && wasActive ? this.#oldest(info) : undefined;
+    if (next && !next.givenUp) this.#announce(next);
     this.#options.events.emit('session:close', info, reason.message);
-  }
-
-  /** The next oldest stream of the same agent takes over. */
-  #dequeue(entry: Entry): void {
-    const key = agentKey(entry.info);
-    const before = this.#streams.get(key) ?? [];
-    const streams = before.filter((other) => other !== entry);
-    if (streams.length === 0) this.#streams.delete(key);
-    else this.#streams.set(key, streams);
-    if (streams[0] && streams[0] !== before[0] && !streams[0].givenUp) this.#announce(streams[0]);
   }
 
   #announce({ info, drainingSince, suspect }: Entry): void {

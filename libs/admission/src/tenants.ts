@@ -17,40 +17,6 @@ import { policyOf } from './policy.ts';
 import type { Problem, ReadFile, UsableFile } from './tenant-file.ts';
 import { limitsOf, type TenantFile } from './tenant-schema.ts';
 
-/** Server names (SNI) and the tenants that they select. The longest pattern wins. */
-class ServerNames {
-  readonly #exact = new Map<string, string>();
-  /** By what follows the star and its dot. */
-  readonly #below = new Map<string, string>();
-
-  /** @param pattern a DNS name, or `*.` and one */
-  add(pattern: string, tenant: string): void {
-    const [names, name] = this.#place(pattern);
-    names.set(name, tenant);
-  }
-
-  remove(pattern: string): void {
-    const [names, name] = this.#place(pattern);
-    names.delete(name);
-  }
-
-  find(serverName: string): string | undefined {
-    const name = comparableHost(serverName);
-    const exact = this.#exact.get(name);
-    if (exact !== undefined) return exact;
-    for (let dot = name.indexOf('.'); dot !== -1; dot = name.indexOf('.', dot + 1)) {
-      const found = this.#below.get(name.slice(dot + 1));
-      if (found !== undefined) return found;
-    }
-    return undefined;
-  }
-
-  #place(pattern: string): [Map<string, string>, string] {
-    const name = comparableHost(pattern);
-    return name.startsWith('*.') ? [this.#below, name.slice(2)] : [this.#exact, name];
-  }
-}
-
 /** A tenant in force. */
 export interface Tenant {
   readonly name: string;
@@ -115,7 +81,8 @@ export interface TenantsOptions {
 export class Tenants {
   #entries: ReadonlyMap<string, Entry> = new Map();
   #byName: ReadonlyMap<string, Tenant> = new Map();
-  readonly #serverNames = new ServerNames();
+  /** Tenants by their server names (SNI): DNS names, or `*.` and one. */
+  readonly #serverNames = new Map<string, string>();
   /** Tenants by the names of their API servers. */
   readonly #apiServers = new Map<string, string>();
   readonly #options: TenantsOptions;
@@ -141,10 +108,13 @@ export class Tenants {
     return this.#byName.get(name);
   }
 
-  /** The tenant that a server name (SNI) selects. */
+  /** The tenant that a server name (SNI) selects. The longest pattern wins. */
   byServerName(serverName: string): Tenant | undefined {
-    const name = this.#serverNames.find(serverName);
-    return name === undefined ? undefined : this.get(name);
+    const name = comparableHost(serverName);
+    let found = this.#serverNames.get(name);
+    for (let dot = name.indexOf('.'); dot !== -1 && found === undefined; dot = name.indexOf('.', dot + 1))
+      found = this.#serverNames.get(`*${name.slice(dot)}`);
+    return found === undefined ? undefined : this.get(found);
   }
 
   /** The tenant whose API server has this name. */
@@ -253,15 +223,14 @@ export class Tenants {
 
   #index({ name, file, certificates, passwords, takesTokens }: Tenant, act: 'add' | 'remove'): void {
     if (takesTokens) this.#takeTokens += act === 'add' ? 1 : -1;
-    for (const id of passwords.keys()) {
-      if (act === 'add') this.#passwords.set(id, name);
-      else this.#passwords.delete(id);
-    }
-    for (const pattern of file.server?.serverNames ?? []) this.#serverNames[act](pattern, name);
-    for (const each of file.apiServer?.names ?? []) {
-      if (act === 'add') this.#apiServers.set(comparableHost(each), name);
-      else this.#apiServers.delete(comparableHost(each));
-    }
+    const note = (names: Map<string, string>, keys: Iterable<string>) => {
+      for (const key of keys)
+        if (act === 'add') names.set(key, name);
+        else names.delete(key);
+    };
+    note(this.#passwords, passwords.keys());
+    note(this.#serverNames, (file.server?.serverNames ?? []).map(comparableHost));
+    note(this.#apiServers, (file.apiServer?.names ?? []).map(comparableHost));
     for (const role of ['agent', 'caller'] as const)
       this.#authorities[role][act](
         name,

@@ -245,8 +245,10 @@ export class Placement {
     this.#sessions.delete(sessionId);
     const tenant = this.#tenants.get(record.tenant) as Tenant;
     for (const key of keys) {
-      if (state.quarantined === undefined) removePooled(tenant, key, session);
-      else deleteFrom(tenant.quarantined, key, session);
+      const pool = tenant.pools.get(key);
+      pool?.remove(session);
+      if (pool?.size === 0) tenant.pools.delete(key);
+      if (state.quarantined !== undefined) deleteFrom(tenant.quarantined, key, session);
       countLength(tenant, key, -1);
     }
     tenant.sessions--;
@@ -267,12 +269,6 @@ function emptyTenant(): Tenant {
 }
 
 const NOTHING = emptyTenant();
-
-function removePooled({ pools }: Tenant, key: string, session: Session): void {
-  const pool = pools.get(key);
-  pool?.remove(session);
-  if (pool?.size === 0) pools.delete(key);
-}
 
 function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
   const prefix = prefixLength(key);

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { addressOf, bytesFrom, remoteOf, sourceOf } from './addresses.ts';
-import { Grouped, getOrPut, Queue } from './collections.ts';
+import { countIn, Grouped, getOrPut, Queue } from './collections.ts';
 import { RUNTIME } from './defaults.ts';
 
 /**
@@ -41,10 +41,7 @@ export class SharedBudget {
   /** @param group that took them */
   give(amount: number, group?: string): void {
     this.#left += amount;
-    if (group === undefined) return;
-    const taken = (this.#taken.get(group) ?? 0) - amount;
-    if (taken > 0) this.#taken.set(group, taken);
-    else this.#taken.delete(group);
+    if (group !== undefined) countIn(this.#taken, group, -amount);
   }
 }
 
