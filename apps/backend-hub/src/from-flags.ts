@@ -13,7 +13,6 @@ import {
   type KubeClient,
   kubeClient,
   kubeconfigFile,
-  type LeaseCollectionObserver,
   leaseHolder,
   TokenReviews,
   tokenAuthenticator,
@@ -69,38 +68,16 @@ function hubOptions(
   };
 }
 
-interface Kubernetes {
-  readonly authenticate: Authenticate | undefined;
-  /** Holds a lease that shows that this server runs. */
-  holdLease(observer: LeaseCollectionObserver): void;
-}
-
-/** Reviews agents' tokens and holds a lease through the Kubernetes API, if the flags ask for it. */
-async function kubernetes(flags: HubValues, closing: Closing, warn: (message: string) => void): Promise<Kubernetes> {
-  const namespace = flags['agent-namespace'];
-  const wanted = namespace !== '' || flags['enable-lease-controller'];
-  if (!wanted) return { authenticate: undefined, holdLease() {} };
+/** The Kubernetes API, if the flags ask for reviews of agents' tokens or for a lease that shows that this server runs. */
+async function kubeApi(flags: HubValues, closing: Closing): Promise<KubeClient | undefined> {
+  if (flags['agent-namespace'] === '' && !flags['enable-lease-controller']) return undefined;
   const client = await kubeClient({
     source: flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig),
     qps: flags['kubeconfig-qps'],
     burst: flags['kubeconfig-burst'],
   });
   closing.defer(() => client[Symbol.dispose]());
-  return {
-    authenticate: namespace === '' ? undefined : authenticator(flags, client),
-    holdLease(observer) {
-      if (!flags['enable-lease-controller']) return;
-      const lease = leaseHolder({
-        client,
-        observer,
-        warn,
-        serverId: flags['server-id'],
-        namespace: flags['lease-namespace'],
-        labels: parseLabels(flags['lease-label']),
-      });
-      closing.defer(() => lease[Symbol.asyncDispose]());
-    },
-  };
+  return client;
 }
 
 function authenticator(flags: HubValues, client: KubeClient): Authenticate {
@@ -117,16 +94,27 @@ function authenticator(flags: HubValues, client: KubeClient): Authenticate {
 }
 
 /** Runs a hub from a program's flags. */
-export async function hubRole(flags: HubValues, { closing, leases, warn, ...parts }: HubParts): Promise<Hub> {
-  const cluster = await kubernetes(flags, closing, warn);
+export async function hubRole(flags: HubValues, { closing, leases: observer, warn, ...parts }: HubParts): Promise<Hub> {
+  const client = await kubeApi(flags, closing);
   const { directory } = parts;
   const running = await hub({
-    ...hubOptions(flags, cluster.authenticate),
+    ...hubOptions(flags, client && flags['agent-namespace'] !== '' ? authenticator(flags, client) : undefined),
     ...parts,
     // A gateway in this process learns of its hub's sessions before the registry does.
     changed: (change) => directory.ownHub !== undefined && directory.apply(change),
   });
   closing.defer(() => running.close());
-  cluster.holdLease(leases);
+  if (client && flags['enable-lease-controller']) {
+    const [serverId, namespace] = [flags['server-id'], flags['lease-namespace']];
+    const lease = leaseHolder({
+      client,
+      observer,
+      warn,
+      serverId,
+      namespace,
+      labels: parseLabels(flags['lease-label']),
+    });
+    closing.defer(() => lease[Symbol.asyncDispose]());
+  }
   return running;
 }

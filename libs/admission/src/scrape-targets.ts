@@ -1,5 +1,5 @@
 import { kubeClient, kubeconfigFile } from '@isthmus/kube';
-import { printable, Semaphore, within } from '@isthmus/runtime';
+import { getOrPut, printable, Semaphore, within } from '@isthmus/runtime';
 import { formatDestination, inWords, parseDestination } from '@isthmus/tunnel';
 import { ADMISSION } from './defaults.ts';
 import type { Tenant, Tenants } from './tenants.ts';
@@ -69,9 +69,8 @@ export class ScrapeTargets {
       const key = keyOf(tenant, nodes.kubeconfig);
       const rule = `${tenant.path}: scrape[${index}].nodes.kubeconfig`;
       const kubeconfig = this.#options.path(nodes.kubeconfig);
-      const list = this.#lists.get(key) ?? new NodeList({ tenant: tenant.name, rule, kubeconfig });
-      this.#lists.set(key, list);
-      return list;
+      const fresh = () => ({ tenant: tenant.name, rule, kubeconfig, lookedAt: Number.NEGATIVE_INFINITY });
+      return getOrPut(this.#lists, key, fresh);
     });
   }
 
@@ -82,7 +81,7 @@ export class ScrapeTargets {
     });
     for (const list of due.sort((a, b) => Number(a.failure !== undefined) - Number(b.failure !== undefined))) {
       list.looking = this.#looks
-        .take(() => list.look(this.#closing.signal))
+        .take(() => look(list, this.#closing.signal))
         .finally(() => {
           list.lookedAt = performance.now();
           list.looking = undefined;
@@ -123,43 +122,29 @@ interface KnownNode {
   readonly kubelet: string;
 }
 
-interface NodeListOptions {
+/** The nodes that one API server lists. */
+interface NodeList {
   readonly tenant: string;
   /** `acme.yaml: scrape[0].nodes.kubeconfig` */
   readonly rule: string;
   readonly kubeconfig: string;
+  /** Unset until the first look that succeeds. */
+  nodes?: readonly KnownNode[];
+  /** Why the last look failed. */
+  failure?: string | undefined;
+  /** When the last look ended. */
+  lookedAt: number;
+  looking?: Promise<void> | undefined;
 }
 
-/** The nodes that one API server lists. */
-class NodeList {
-  readonly tenant: string;
-  readonly rule: string;
-  readonly #kubeconfig: string;
-  /** Unset until the first look that succeeds. */
-  nodes: readonly KnownNode[] | undefined;
-  /** Why the last look failed. */
-  failure: string | undefined;
-  /** When the last look ended. */
-  lookedAt = Number.NEGATIVE_INFINITY;
-  looking: Promise<void> | undefined;
-
-  constructor({ tenant, rule, kubeconfig }: NodeListOptions) {
-    this.tenant = tenant;
-    this.rule = rule;
-    this.#kubeconfig = kubeconfig;
-  }
-
-  /** Lists the nodes. Never rejects: without an answer, the last list stays. */
-  async look(closing: AbortSignal): Promise<void> {
-    try {
-      this.nodes = await listed(
-        this.#kubeconfig,
-        AbortSignal.any([closing, AbortSignal.timeout(ADMISSION.nodesLookMs)]),
-      );
-      this.failure = undefined;
-    } catch (error) {
-      this.failure = inWords(error).slice(0, ADMISSION.quoteCharacters);
-    }
+/** Lists the nodes. Never rejects: without an answer, the last list stays. */
+async function look(list: NodeList, closing: AbortSignal): Promise<void> {
+  try {
+    const signal = AbortSignal.any([closing, AbortSignal.timeout(ADMISSION.nodesLookMs)]);
+    list.nodes = await listed(list.kubeconfig, signal);
+    list.failure = undefined;
+  } catch (error) {
+    list.failure = inWords(error).slice(0, ADMISSION.quoteCharacters);
   }
 }
 
