@@ -102,19 +102,9 @@ export class NotAuthorised extends Error {
   /** Whether another token would prove it: HTTP asks for one (407). */
   readonly challenge: boolean;
 
-  constructor(
-    message: string,
-    {
-      rule,
-      principal,
-      destination,
-      tenant = principal?.tenant,
-      undecided = false,
-      challenge = false,
-      cause,
-    }: RefusedWhat = {},
-  ) {
+  constructor(message: string, { cause, ...what }: RefusedWhat = {}) {
     super(message, cause && { cause });
+    const { rule, principal, destination, tenant = principal?.tenant, undecided = false, challenge = false } = what;
     this.rule = rule;
     this.principal = principal;
     this.destination = destination;

@@ -50,7 +50,7 @@ export class DialLimiter {
 
   /** What a tenant with limits uses now; undefined for one that has not dialled. */
   use(tenant: string): DialUse | undefined {
-    return this.#tenants.get(tenant);
+    return this.#tenants.get(tenant)?.use;
   }
 
   /**
@@ -113,14 +113,14 @@ export class DialLimiter {
 }
 
 /** Counts what one tenant uses of this process, and refuses its dials when a limit is reached. */
-class TenantLimiter implements DialUse {
+class TenantLimiter {
   /** Dials and attaches without an answer, and callers that have yet to dial. */
   pendingDials = 0;
   /** Those whose destination's stream is open. */
   tunnels = 0;
   /** Dials that were counted against the rate. */
   dials = 0;
-  readonly refused = new Map<RefusingLimit, number>();
+  readonly #refused = new Map<RefusingLimit, number>();
   readonly meter: ByteMeter;
   readonly #tenant: string;
   readonly #limits: () => DialLimits;
@@ -138,20 +138,11 @@ class TenantLimiter implements DialUse {
     this.meter = new ByteMeter(tenant, limits);
   }
 
-  get bytesQueued(): number {
-    return this.meter.queued;
-  }
-
-  get bytes(): number {
-    return this.meter.bytes;
-  }
-
-  get dialsPerSecond(): number {
-    return this.#perSecond.last;
-  }
-
-  get bytesPerSecond(): number {
-    return this.meter.perSecond.last;
+  get use(): DialUse {
+    const { pendingDials, tunnels, dials, meter } = this;
+    const perSecond = { dialsPerSecond: this.#perSecond.last, bytesPerSecond: meter.perSecond.last };
+    const bytes = { bytes: meter.bytes, bytesQueued: meter.queued };
+    return { pendingDials, tunnels, dials, refused: this.#refused, ...bytes, ...perSecond };
   }
 
   /** Whether forgetting it changes nothing. */
@@ -172,7 +163,7 @@ class TenantLimiter implements DialUse {
     const limits = this.#limits();
     const limit = this.#reached(what, limits);
     if (limit) {
-      countIn(this.refused, limit, 1);
+      countIn(this.#refused, limit, 1);
       const missing = 1 - this.#rate.left(rateOf(limits));
       const retryAfter = limit === 'dialsPerSecond' ? Math.max(1, Math.ceil(missing / limits.dialsPerSecond)) : 1;
       const text =
