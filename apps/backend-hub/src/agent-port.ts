@@ -32,7 +32,13 @@ import {
   upgradeServer,
 } from '@isthmus/transport';
 import { type DialRequest, type Observation, principalText } from '@isthmus/tunnel';
-import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, type SessionGrant, standing } from './agent-admission.ts';
+import {
+  type AdmittedAgent,
+  AgentAdmission,
+  type AgentAdmissionOptions,
+  type SessionGrant,
+  standing,
+} from './agent-admission.ts';
 import { AgentLinks } from './api-server-links.ts';
 import { HUB } from './defaults.ts';
 import { HubReports, Policies } from './membership.ts';

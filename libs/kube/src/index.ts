@@ -3,7 +3,7 @@ export { inClusterConnection, kubeconfigFile, serverIn } from './connection.ts';
 export { leaderLease } from './leader.ts';
 export { periodic } from './lease.ts';
 export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';
-export { type LeaseCollectionObserver, leaseHolder } from './lease-holder.ts';
+export { leaseHolder } from './lease-holder.ts';
 export {
   compareVersions,
   followObjects,
