@@ -124,3 +124,16 @@ test('what is due at about the same time is reminded of in one pass', () => {
   time.pass(300);
   assert.deepEqual([told.length, time.made], [100, 1]);
 });
+
+test('a timer that fires although it was disarmed reminds nobody early', () => {
+  const disarmed: (() => void)[] = [];
+  const deadlines = new Deadlines({ now: () => 0, after: (_ms, run) => () => void disarmed.push(run) });
+  const told: string[] = [];
+  const record = (name: string, due: number): Due => {
+    return { before: undefined, behind: undefined, due, remind: () => void told.push(name) };
+  };
+  for (const ms of [60_000, 50, 40]) deadlines.enter(record(`${ms} ms`, ms));
+  assert.equal(disarmed.length, 2);
+  for (const run of disarmed) run();
+  assert.deepEqual(told, []);
+});

@@ -89,7 +89,7 @@ export class Deadlines {
     this.#disarm?.();
     const ms = Math.min(Math.max(0, Math.round(at - now)), LONGEST_TIMER);
     this.#armedFor = now + ms;
-    this.#disarm = this.#clock.after(ms, () => this.#pass());
+    this.#disarm = this.#clock.after(ms, () => this.#armedFor === now + ms && this.#pass());
   }
 
   #pass(): void {
