@@ -1,11 +1,17 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
 import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
+import { Authority } from '@isthmus/certificates/testing';
 import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
 import { heldBy } from '@isthmus/directory/testing';
-import { type ControlMessage, LinkServer, requestLink } from '@isthmus/transport';
-import { noTracer, planeEvents } from '@isthmus/tunnel';
+import { until } from '@isthmus/runtime/testing';
+import { type ControlMessage, LinkServer, PeerLinks, requestLink } from '@isthmus/transport';
+import { type Ask, type Dial, DialAbort, noTracer, planeEvents } from '@isthmus/tunnel';
 import { type HubOptions, hub } from './hub.ts';
 
 function options(registry: Registry): HubOptions {
@@ -34,7 +40,7 @@ async function admitted(address: string, agentId: string, more: { readonly pingS
 }
 
 /** An agent with a link to a hub, which says what it hears there. */
-async function agentOf(address: string) {
+async function agentOf(address: string, dial: Dial = () => Promise.reject(new Error('no dial was expected'))) {
   const { socket } = await admitted(address, 'a1');
   const asked = Promise.withResolvers<void>();
   const told: ControlMessage[] = [];
@@ -44,7 +50,7 @@ async function agentOf(address: string) {
     peer: 'hub h1',
     role: 'agent' as const,
     events: planeEvents(),
-    dial: () => Promise.reject(new Error('no dial was expected')),
+    dial,
     goaway: () => asked.resolve(),
     receive(message) {
       told.push(message);
@@ -182,6 +188,47 @@ test('a hub that leaves takes agents until it drains, and then tells them to go 
   await late.asked;
   await late.closed;
   await drained;
+});
+
+test('a hub that drains with a tunnel answers questions until it closes, and has drained once the tunnel has ended', {
+  timeout: 60_000,
+}, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'hub-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const authority = await Authority.create(dir, 'peers');
+  const [own, gateway] = [await authority.peer(['hub']), await authority.peer(['gateway'])];
+  const answer: Ask = async function* () {
+    yield 'it answers';
+  };
+  const peers = { host: '127.0.0.1', port: 0, tls: { ...own, ca: authority.cert } };
+  const running = await hub({ ...options(memoryRegistry()), peers, answer });
+  t.after(() => running.close());
+  const links = new PeerLinks({ tls: { ...gateway, ca: authority.cert }, events: planeEvents() });
+  t.after(() => links.close());
+  const destination = new PassThrough();
+  const end = { stream: destination, halfOpen: true, abort: () => void destination.destroy() };
+  const dial: Dial = async () => ({ end, agentId: 'a1', sessionId: '', hubId: '', timing: {} });
+  await agentOf(running.agentAddress, dial);
+  links.sync([{ hubId: 'h1', peerAddress: running.peerAddress, draining: false }]);
+  await until(() => links.link('h1') !== undefined);
+  const [session] = await until(() => (running.sessionCount === 1 ? [...running.sessions()] : undefined));
+  const request = { id: '0000000000000001', tenant: 'default', session: session?.sessionId ?? '' };
+  const to = { destination: { host: 'h', port: 1 }, deadline: performance.now() + 60_000, signal: new DialAbort() };
+  const tunnel = await links.link('h1')?.dial({ ...request, ...to });
+  let over = false;
+  const drained = running.drain().then(() => {
+    over = true;
+  });
+  await until(() => links.link('h1') === undefined, 'the end of dials');
+  const question = { to: { member: 'h1' }, method: 'GetStatus', message: {}, reads: true } as const;
+  const operator = { identity: 'alice', remote: '10.0.0.1' };
+  const asked = () => Array.fromAsync(links.ask('h1')?.({ ...question, operator }, AbortSignal.timeout(60_000)) ?? []);
+  assert.deepEqual([await asked(), over, tunnel?.agentId], [['it answers'], false, 'a1']);
+  tunnel?.end.abort(new Error('over'));
+  await drained;
+  assert.deepEqual(await asked(), ['it answers']);
+  await running.close();
+  await until(() => links.ask('h1') === undefined, 'the end of the link');
 });
 
 test('a hub that has drained stays in the registry, as one that drains, until it closes', {

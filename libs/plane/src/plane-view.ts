@@ -102,7 +102,7 @@ export class PlaneView {
     };
   }
 
-  /** Counts the other hubs that should have a link, and those that do. Draining hubs do not count: their links end. */
+  /** Counts the other hubs that should have a link, and those that do. Draining hubs do not count: their links take no dials. */
   #countLinks(): { wanted: number; up: number } {
     const count = { wanted: 0, up: 0 };
     if (!this.#peers) return count;
@@ -140,7 +140,7 @@ export class PlaneView {
     if (hubId === this.#options.own?.hubId) return 'own';
     if (!this.#peers || peerAddress === '') return 'none';
     if (this.#peers.link(hubId)) return 'up';
-    // A draining hub ends its links, and needs none.
+    // Dials need no link to a hub that drains.
     return draining ? 'none' : 'down';
   }
 

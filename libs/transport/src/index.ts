@@ -46,7 +46,8 @@ export {
 } from './listen.ts';
 export { PacketClient } from './packets/dial.ts';
 export { PacketServer } from './packets/serve.ts';
-export { PeerLinks, type PeerLinksOptions, type PeerServer, type PeerServerOptions, servePeers } from './peers.ts';
+export { PeerLinks, type PeerLinksOptions } from './peer-links.ts';
+export { type PeerServer, type PeerServerOptions, servePeers } from './peer-server.ts';
 export { RequestRefused } from './proxy-authorization.ts';
 export { requests } from './requests.ts';
 export { resetSocket, SocketEnd } from './socket-end.ts';

@@ -10,10 +10,11 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { createServer } from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { changed, until } from '@isthmus/runtime/testing';
-import { DialAbort, planeEvents } from '@isthmus/tunnel';
+import { type Ask, DialAbort, planeEvents } from '@isthmus/tunnel';
 import { Http2Link } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
-import { PeerLinks, servePeers } from './peers.ts';
+import { PeerLinks } from './peer-links.ts';
+import { servePeers } from './peer-server.ts';
 
 test('a gateway whose files cannot be read leaves no connection at a hub', async (t) => {
   let connections = 0;
@@ -61,7 +62,10 @@ async function gateway(context: TestContext) {
     const never = () => new Promise<never>(() => {});
     const tls = { ...hub, ca: authority.cert };
     const options = { host: '127.0.0.1', port: 0, tls, hubId, dial: never, attach: never, events: planeEvents() };
-    const server = await servePeers(options);
+    const answer: Ask = async function* () {
+      yield hubId;
+    };
+    const server = await servePeers({ ...options, answer });
     context.after(() => server.close());
     return server;
   };
@@ -95,14 +99,14 @@ test('the late end of a link to an address that a hub has left says nothing of i
   const { links, goTo, said, serve } = await gateway(context);
   const [before, after] = [await serve(), await serve()];
   goTo(before.address);
-  await until(() => links.up === 1);
+  await until(() => links.link('h1') !== undefined);
   // It keeps the link open.
   const dialled = links.link('h1')?.dial({
     ...{ id: '0000000000000001', tenant: 'default', session: 's', deadline: performance.now() + 60_000 },
     ...{ destination: { host: 'h', port: 1 }, signal: new DialAbort() },
   });
   goTo(after.address);
-  await until(() => links.up === 1);
+  await until(() => links.link('h1') !== undefined);
   const changes = [`h1 at ${before.address}: open`, `h1 at ${before.address}: closed`, `h1 at ${after.address}: open`];
   assert.deepEqual(said, changes);
   await before.close();
@@ -110,4 +114,21 @@ test('the late end of a link to an address that a hub has left says nothing of i
   await tick();
   assert.deepEqual(said, changes);
   assert.notEqual(links.link('h1'), undefined);
+});
+
+test('a hub that drains gets no more dials over the links that it has, and answers questions there until it closes', async (context) => {
+  const { links, goTo, said, serve } = await gateway(context);
+  const hub = await serve();
+  goTo(hub.address);
+  await until(() => links.ready);
+  hub.drain();
+  await until(() => links.link('h1') === undefined, 'the end of dials');
+  assert.equal(links.ready, false);
+  const question = { to: { member: 'h1' }, method: 'GetStatus', message: {}, reads: true } as const;
+  const operator = { identity: 'alice', remote: '10.0.0.1' };
+  const answers = links.ask('h1')?.({ ...question, operator }, AbortSignal.timeout(60_000)) ?? [];
+  assert.deepEqual(await Array.fromAsync(answers), ['h1']);
+  assert.deepEqual(said, [`h1 at ${hub.address}: open`]);
+  await hub.close();
+  await until(() => links.ask('h1') === undefined, 'the end of the link');
 });

@@ -33,7 +33,7 @@ export const NOTHING: Plane = {
 
 /**
  * `silent`: the hub does not answer this page, and gateways have links to it. `unlinked`: it answers, and gateways have lost it. Both happen on
- * busy machines and behind firewalls. `drained`: gateways had nothing more on their links to it, and ended them. `hung`: neither this page nor gateways reach the member. `lost`: the plane has forgotten it.
+ * busy machines and behind firewalls. `drained`: it drains, and has ended its links. `hung`: neither this page nor gateways reach the member. `lost`: the plane has forgotten it.
  */
 export type Health = 'ok' | 'unready' | 'draining' | 'drained' | 'silent' | 'unlinked' | 'hung' | 'lost';
 

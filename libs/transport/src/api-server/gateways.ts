@@ -31,7 +31,6 @@ interface ServingGateway {
 interface GatewayLink extends ServingGateway {
   readonly client: LinkClient;
   silent: boolean;
-  leaves: boolean;
   /** By tenant, when it did not reach the API server last. */
   readonly failedAt: Map<string, number>;
 }
@@ -55,14 +54,11 @@ export class ApiServerGateways {
     const client = new LinkClient({
       ...{ socket, peer: `gateway ${id}`, to: 'api-server', events },
       ...(allowance && { allowance }),
-      receive: ({ type }) => {
-        if (type === 'drain') link.leaves = true;
-      },
       suspected: (is) => {
         link.silent = is;
       },
     });
-    const link: GatewayLink = { ...gateway, client, silent: false, leaves: false, failedAt: new Map() };
+    const link: GatewayLink = { ...gateway, client, silent: false, failedAt: new Map() };
     this.#links.add(link);
     void client.closed.then(() => this.#links.delete(link));
   }
@@ -137,7 +133,7 @@ export class ApiServerGateways {
     const most = TRANSPORT.apiServerGateways;
     const failed = ({ failedAt }: GatewayLink) => failedAt.get(tenant) ?? Number.NEGATIVE_INFINITY;
     const isAvoided = (link: GatewayLink) => link.silent || now - failed(link) < TRANSPORT.apiServerAvoidMs;
-    const serving = [...this.#links].filter((link) => link.client.usable && !link.leaves && serves(link, tenant));
+    const serving = [...this.#links].filter((link) => link.client.usable && !link.client.leaves && serves(link, tenant));
     const good = serving.filter((link) => !isAvoided(link)).sort((a, b) => a.client.open - b.client.open);
     const avoided = serving
       .filter(isAvoided)

@@ -115,6 +115,7 @@ export class LinkClient implements NextHopConnection {
   readonly #closed: (stream: Http2Stream) => void;
   readonly #carriers: CarrierLink;
   readonly #drain: Drain;
+  #leaves = false;
 
   constructor(options: LinkClientOptions) {
     const { socket, peer, receive = () => {}, events } = options;
@@ -167,7 +168,10 @@ export class LinkClient implements NextHopConnection {
     this.#control = new Control(stream, {
       lineBytes: TRANSPORT.controlLineBytes,
       allowance: options.allowance,
-      receive,
+      receive: (message) => {
+        this.#leaves ||= message.type === 'drain';
+        receive(message);
+      },
       refused: (error) => events.emit('refused', where, peer, error),
       fault,
       fail: (error) => this.destroy(error),
@@ -271,6 +275,11 @@ export class LinkClient implements NextHopConnection {
   /** Whether the link accepts new dials. */
   get usable(): boolean {
     return this.#drain.reason === undefined;
+  }
+
+  /** Whether the other side has asked to send new dials elsewhere. It still takes them. */
+  get leaves(): boolean {
+    return this.#leaves;
   }
 
   /** Tells the other side that this side is about to close, so that it opens another link first. Still accepts dials. */

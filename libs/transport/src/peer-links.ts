@@ -1,38 +1,12 @@
 import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
-import type { TLSSocket } from 'node:tls';
-import {
-  Backoff,
-  type Certificate,
-  clientTlsOf,
-  connectTo,
-  presentedBy,
-  printable,
-  remoteOf,
-  type TlsSettings,
-  unlessGivenUp,
-} from '@isthmus/runtime';
-import {
-  type Ask,
-  type Attach,
-  type Dial,
-  DialError,
-  GATEWAY_NAME,
-  type GatewayLoss,
-  HUB_SERVER_NAME,
-  type NextHop,
-  NotAuthorised,
-  type PlaneEvents,
-} from '@isthmus/tunnel';
-import type { ApiServerGateways } from './api-server/gateways.ts';
+import { Backoff, clientTlsOf, connectTo, printable, type TlsSettings, unlessGivenUp } from '@isthmus/runtime';
+import { type Ask, HUB_SERVER_NAME, type NextHop, type PlaneEvents } from '@isthmus/tunnel';
 import type { ApiServerLinks } from './api-server/links.ts';
 import { TRANSPORT } from './defaults.ts';
 import { LinkClient, type LinkClientOptions } from './link/client.ts';
-import { Allowances } from './link/control.ts';
-import { LinkServer } from './link/server.ts';
-import { DEFAULT_TENANT, LinkRefused, requestLink, upgradeServer } from './link/upgrade.ts';
-import { fromTheStart, type Listener, listen } from './listen.ts';
-import { peerSubject } from './tls/certificate.ts';
+import type { LinkServer } from './link/server.ts';
+import { LinkRefused, requestLink } from './link/upgrade.ts';
 import { secureConnect } from './tls/renewal.ts';
 
 /** A hub, as the registry has it. */
@@ -79,20 +53,14 @@ export class PeerLinks {
     this.#options = options;
   }
 
-  /** The links that are up. */
-  get up(): number {
-    let count = 0;
-    for (const peer of this.#peers.values()) if (peer.link) count++;
-    return count;
-  }
-
   /**
-   * Whether the gateway is ready for dials: a link is up, and each hub of the first list was tried once. A hub that joins later delays
+   * Whether the gateway is ready for dials: a link takes them, and each hub of the first list was tried once. A hub that joins later delays
    * nothing.
    */
   get ready(): boolean {
-    this.#met ||= this.#peers.size > 0 && [...this.#peers.values()].every(({ tried }) => tried);
-    return this.#met && this.up > 0;
+    const peers = [...this.#peers.values()];
+    this.#met ||= peers.length > 0 && peers.every(({ tried }) => tried);
+    return this.#met && peers.some(({ usable }) => usable);
   }
 
   /** Call with every change of the registry's hubs. */
@@ -112,10 +80,9 @@ export class PeerLinks {
     }
   }
 
-  /** Returns the link to a hub, or undefined if there is none or the hub is leaving. */
+  /** Returns the link to a hub for dials, or undefined if there is none or the hub is leaving. */
   link(hubId: string): NextHop | undefined {
-    const link = this.#peers.get(hubId)?.link;
-    return link?.usable ? link : undefined;
+    return this.#peers.get(hubId)?.usable;
   }
 
   /** Asks a hub, also one that is leaving. Undefined while there is no link to it. */
@@ -180,7 +147,7 @@ class Peer {
   #servedLink: LinkServer | undefined;
   /** Why it was not opened, the last time. */
   #servedFailure = '';
-  /** Whether the hub drains. After it ends the link, another one would be useless. */
+  /** Whether the hub drains. It takes no new links, so a lost one is not opened again. */
   #draining = false;
   /** Ends an attempt that is under way. */
   readonly #stop = new AbortController();
@@ -194,7 +161,14 @@ class Peer {
     if (apiServers && member) this.#served = new Reopened((opened) => this.#serve(apiServers, member.id, opened));
   }
 
+  /** The link, while it takes dials. */
+  get usable(): LinkClient | undefined {
+    return this.link?.usable && !this.link.leaves ? this.link : undefined;
+  }
+
   update({ draining }: KnownHub): void {
+    // Another process has its record: the next link is to be with that one.
+    if (this.#draining && !draining) this.link?.close();
     this.#draining = draining;
     if (!draining) this.#kept ??= new Reopened((opened) => this.#connect(opened));
   }
@@ -353,169 +327,4 @@ class Peer {
     });
     return socket;
   }
-}
-
-export interface PeerServerOptions {
-  readonly host: string;
-  readonly port: number;
-  /**
-   * The path of a unix socket where gateways of this machine connect without TLS. A process that can open it can dial, so it cannot be
-   * combined with `tenantsOf`. Unset: none.
-   */
-  readonly socket?: string | undefined;
-  /** With `ca`: serves only gateways whose certificate is from it and proves a gateway's role. */
-  readonly tls: TlsSettings;
-  /** Told to gateways, which expect it at this address. Unset: any may be here. */
-  readonly hubId?: string;
-  readonly dial: Dial;
-  readonly attach: Attach;
-  /** Answers gateways' questions, for operators whom they know. */
-  readonly answer?: Ask | undefined;
-  /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
-  readonly tenantsOf?: ((gateway: Certificate) => ReadonlySet<string> | undefined) | undefined;
-  /** Gets the gateways that connect to API servers for this hub. */
-  readonly apiServers?: Pick<ApiServerGateways, 'open'> | undefined;
-  readonly events: PlaneEvents;
-  /** Called when the last connection to a gateway's process has ended, without a word of it. */
-  readonly hungUp?: (loss: GatewayLoss) => void;
-}
-
-export interface PeerServer extends Pick<Listener, 'address' | 'connections' | 'close'> {
-  /** Accepts no new gateways, asks the connected ones to dial elsewhere, and lets running tunnels finish. */
-  drain(): void;
-  /** Asks a gateway that has a link here, by its id in the plane. Undefined without a link of it. */
-  ask(memberId: string): Ask | undefined;
-  /** The gateways that can be asked. */
-  readonly asked: readonly string[];
-}
-
-/** The hub's peer port: accepts gateways' links and serves their dials. */
-export async function servePeers(options: PeerServerOptions): Promise<PeerServer> {
-  const { host, port, socket: path, tls, hubId, tenantsOf, events } = options;
-  if (path !== undefined && tenantsOf)
-    throw new Error('a unix socket does not show for which tenants a gateway may dial');
-  const links = new Set<LinkServer>();
-  const allowances = new Allowances();
-  let draining = false;
-  const accept = (socket: Socket, peer: string, allowed: Permitted) => {
-    const { dial, attach, answer } = allowed;
-    const link = new LinkServer({
-      socket,
-      peer,
-      role: 'hub',
-      allowance: allowances.of(peer),
-      ...(hubId !== undefined && { hubId }),
-      dial,
-      attach,
-      answer,
-      restricted: allowed !== options,
-      events,
-    });
-    links.add(link);
-    void link.closed.then((reason) => {
-      links.delete(link);
-      const loss = link.lossFor(reason);
-      // It may have another link already.
-      if (loss && ![...links].some(({ gatewayInstance }) => gatewayInstance === loss.gateway)) options.hungUp?.(loss);
-    });
-    // It connected while the hub began to drain.
-    if (draining) link.close();
-  };
-  const http2 = fromTheStart((socket) => {
-    const overTls = socket as TLSSocket;
-    const peer = `gateway ${peerSubject(overTls) ?? remoteOf(socket)}`;
-    accept(socket, peer, permitted(overTls, peer, options));
-  });
-  // A gateway that is the serving side asks for it.
-  const upgrades = upgradeServer({
-    gateways: true,
-    admit: async (_hello, socket) => {
-      if (!options.apiServers) throw new LinkRefused(404, 'this hub connects to API servers itself');
-      const tenants = tenantsFor(socket as TLSSocket, options);
-      return { hubId: hubId ?? '', sessionId: '', tenant: DEFAULT_TENANT, plane: '', serverCount: 0, tenants };
-    },
-    open(socket, { agentId: id, instance = '' }, { tenants }) {
-      const peer = `gateway ${peerSubject(socket as TLSSocket) ?? id}`;
-      options.apiServers?.open(socket, { id, instance, tenants, allowance: allowances.of(peer) });
-    },
-    refused: (socket, error) => events.emit('refused', 'peers', remoteOf(socket), error),
-    fault: (socket, error) => events.emit('fault', 'peers', remoteOf(socket), error),
-  });
-  const others = fromTheStart((socket) => upgrades.accept(socket));
-  const listeners: Listener[] = [];
-  const close = async () => void (await Promise.all(listeners.map((each) => each.close())));
-  try {
-    // Gateways that find the port look for the socket again.
-    if (path !== undefined) {
-      const http2 = fromTheStart((socket) => accept(socket, 'gateway on this machine', options));
-      listeners.push(await listen({ address: { path, deleteExisting: true }, http2, others, events, name: 'peers' }));
-    }
-    listeners.push(
-      await listen({ address: { host, port }, tls, role: GATEWAY_NAME, http2, others, events, name: 'peers' }),
-    );
-  } catch (error) {
-    await close();
-    throw error;
-  }
-  return {
-    address: listeners.at(-1)?.address as string,
-    get connections() {
-      return listeners.flatMap(({ connections }) => [...connections]);
-    },
-    ask(memberId) {
-      const link = [...links].find((each) => each.memberId === memberId);
-      return link && ((question, signal) => link.ask(question, signal));
-    },
-    get asked() {
-      return [...links].map(({ memberId }) => memberId).filter((id) => id !== '');
-    },
-    drain() {
-      draining = true;
-      for (const listener of listeners) void listener.stop();
-      for (const link of links) link.close();
-    },
-    async close() {
-      for (const link of links) link.destroy(new Error('hub stops'));
-      await close();
-    },
-  };
-}
-
-/** Returns the tenants that a gateway is for, by its certificate; undefined: all. */
-function tenantsFor(socket: TLSSocket, { tenantsOf }: PeerServerOptions): ReadonlySet<string> | undefined {
-  const presented = tenantsOf && presentedBy(socket);
-  return presented && tenantsOf?.(presented.leaf);
-}
-
-type Permitted = Pick<PeerServerOptions, 'dial' | 'attach' | 'answer'>;
-
-/** What a gateway may dial, attach and ask. Each request is checked: it names the tenant that it is for. */
-function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions): Permitted {
-  const { dial, attach, answer, events } = options;
-  const tenants = tenantsFor(socket, options);
-  if (!tenants) return options;
-  const checked =
-    <Request extends { readonly tenant: string }, Answer>(next: (request: Request) => Promise<Answer>) =>
-    (request: Request) => {
-      if (tenants.has(request.tenant)) return next(request);
-      const names = [...tenants].join(', ') || 'no tenant';
-      const text = `${peer} may not dial for tenant ${printable(request.tenant)}: its certificate is for ${names}`;
-      const refusal = new NotAuthorised(text, { rule: `SPIFFE IDs of ${peer}` });
-      events.emit('refused', 'peers', remoteOf(socket), refusal);
-      return Promise.reject(new DialError('http_request_denied', text, { cause: refusal }));
-    };
-  const asked =
-    (next: Ask): Ask =>
-    (question, signal) => {
-      const { tenant } = question.operator;
-      const { to } = question;
-      const own = !('tenant' in to) || to.tenant === tenant;
-      if (own && tenant !== undefined && tenants.has(tenant)) return next(question, signal);
-      const names = [...tenants].join(', ') || 'no tenant';
-      const text = `${peer} may ask only for operators of ${names}`;
-      events.emit('refused', 'peers', remoteOf(socket), new NotAuthorised(text, { rule: `SPIFFE IDs of ${peer}` }));
-      // Whose they are is not for everybody.
-      throw new Error(`${peer} may not ask for this operator`);
-    };
-  return { dial: checked(dial), attach: checked(attach), answer: answer && asked(answer) };
 }
