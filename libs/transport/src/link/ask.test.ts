@@ -125,7 +125,11 @@ test('a gateway does not open its stream of questions again on a link that leave
   const { client, server } = await link(hangs, { member: { id: 'g1', answer: echo } }, { answer: echo });
   await all(client.ask(QUESTION, never));
   // It keeps the link open. A link that has ended says why.
-  await Promise.race([arrived.promise, client.dial(request(1)), client.closed.then((reason) => Promise.reject(reason))]);
+  await Promise.race([
+    arrived.promise,
+    client.dial(request(1)),
+    client.closed.then((reason) => Promise.reject(reason)),
+  ]);
   const thrown: string[] = [];
   const hear = ({ message }: Error) => void thrown.push(message);
   process.on('uncaughtException', hear);

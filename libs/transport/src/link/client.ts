@@ -23,7 +23,6 @@ import {
   type Http2Link,
   type Http2Stream,
   type OutgoingHead,
-  PendingStream,
   type PingInterval,
   watchLiveness,
 } from '@isthmus/wire';
@@ -80,7 +79,7 @@ const PLACES = { agent: 'agents', hub: 'peers', gateway: 'gateways', 'api-server
 /** A request that opens a stream. */
 interface Asking<Answer> {
   /** Reads the answer. Throws the refusal, or what is wrong with the answer. */
-  readonly read: (head: Head, unanswered: PendingStream) => Answer;
+  readonly read: (head: Head, end: StreamEnd) => Answer;
   readonly acknowledged: (() => void) | undefined;
   /** Code of the reset if nobody waits for the answer any more. */
   readonly cancelled: number;
@@ -307,32 +306,29 @@ export class LinkClient implements NextHopConnection {
 
   #dial(request: DialRequest): Promise<Established> {
     return this.#ask(request, requestHead(request), {
-      read: (head, unanswered) => {
-        const answer = readAnswer(head, this.#session);
-        return this.#established(answer, request.session, unanswered);
-      },
+      read: (head, end) => this.#established(readAnswer(head, this.#session), request.session, end),
       acknowledged: request.acknowledged,
       cancelled: ErrorCode.CANCEL,
     });
   }
 
   /** @param asked the session that was asked for, which has its name from the registry: an answer may name any */
-  #established(answer: Answer, asked: string | undefined, unanswered: PendingStream): Established {
+  #established(answer: Answer, asked: string | undefined, end: StreamEnd): Established {
     const { agentId, sessionId, hubId, agentPrincipal, timing, ticket } = answer;
-    const atPeer = this.#halfAtPeer ?? endsThere(agentId);
-    const end = new StreamEnd(unanswered, this.#carriers, ticket && { atPeer });
     const established: Established = { end, agentId, sessionId: asked ?? sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
-    if (ticket) established.resumption = { ticket, end };
+    if (ticket) {
+      end.halfAtPeer = this.#halfAtPeer ?? endsThere(agentId);
+      established.resumption = { ticket, end };
+    }
     return established;
   }
 
   #attach(request: AttachRequest): Promise<Attached> {
     return this.#ask(request, attachHead(request), {
-      read: (head, unanswered) => {
+      read: (head, end) => {
         const answer = readAttachedAnswer(head);
-        const atPeer = this.#halfAtPeer ?? endsThere(answer.agentId);
-        const end = new StreamEnd(unanswered, this.#carriers, { atPeer });
+        end.halfAtPeer = this.#halfAtPeer ?? endsThere(answer.agentId);
         return { ...answer, end, carrier: () => end.carrier() };
       },
       acknowledged: undefined,
@@ -350,14 +346,11 @@ export class LinkClient implements NextHopConnection {
     const stream = this.#begin(head);
     if (stream instanceof DialError) return Promise.reject(stream);
     const guarded = this.#guarded;
-    const lost = (code: number | undefined) => {
-      this.#closed(stream);
-      // Why a link ends is known only after all its streams have ended.
-      queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
-    };
+    // Why a link ends is known only after all its streams have ended.
+    const closed = (code: number | undefined) => queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
     const answered = (head: Head) => {
       try {
-        pending.succeed(read(head, unanswered));
+        pending.succeed(read(head, end));
       } catch (error) {
         pending.fail(asDialError(error));
         // After a refusal there is no tunnel to end. After an unreadable answer there is one.
@@ -371,7 +364,7 @@ export class LinkClient implements NextHopConnection {
       else if (roundTripMs !== undefined) request.underWay?.(roundTripMs);
       else acknowledged?.();
     };
-    const unanswered = new PendingStream(stream, { headed, closed: lost });
+    const end = new StreamEnd(stream, this.#carriers, { headed, closed });
     const pending = new PendingDial<Answer>(request, {
       guarded,
       cancel: () => stream.reset(cancelled),

@@ -16,6 +16,7 @@ import {
   LinkReset,
   planeEnded,
   type Question,
+  type ResumeTicket,
   SessionLost,
   type Tunnel,
   type TunnelEnd,
@@ -29,7 +30,6 @@ import {
   type Http2Link,
   type Http2Stream,
   type OutgoingHead,
-  PendingStream,
   type PingInterval,
   watchLiveness,
 } from '@isthmus/wire';
@@ -49,7 +49,7 @@ import {
   type ServedAttach,
   underWayHead,
 } from './dial-heads.ts';
-import { type CarrierLink, cutStreams, http2Link, type LinkLimits, StreamCarrier, StreamEnd } from './tunnel-end.ts';
+import { type CarrierLink, cutStreams, http2Link, type LinkLimits, StreamEnd } from './tunnel-end.ts';
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
@@ -58,13 +58,6 @@ const UNDER_WAY = encodeHead({ ':status': 102 });
 const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
 
 const GONE = 'the dialling side went away';
-
-/** A stream that was opened, before its answer. */
-interface UnansweredStream {
-  readonly pending: PendingStream;
-  /** Of the request, once it was read. */
-  signal: DialAbort | undefined;
-}
 
 /** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
 function answerFinally(stream: Http2Stream, head: OutgoingHead, { enter }: Pick<LinkServerOptions, 'enter'>): void {
@@ -246,9 +239,13 @@ export class LinkServer {
 
   /** Serves a dial. */
   #dial(stream: Http2Stream, head: Head): void {
-    const unanswered = this.#unanswered(stream, () => new Error(GONE));
-    const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
-    if (!request) return;
+    const read = this.#read(
+      stream,
+      () => new Error(GONE),
+      () => readRequest(head, progressOn(stream)),
+    );
+    if (!read) return;
+    const { request, end } = read;
     const { tunnels, attach } = this.#options;
     const { halfAtPeer = false } = request.resumeOffer ?? {};
     // What is passed on does not come from the tunnel's own end.
@@ -256,8 +253,8 @@ export class LinkServer {
       request.resumeOffer = { ...request.resumeOffer, halfAtPeer: false };
     const waiter: Waiter = {
       accept: (established) =>
-        stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
-      refuse: (error) => this.#refuse(unanswered, error),
+        stream.closed ? undefined : this.#accepted(stream, end, established, request, halfAtPeer),
+      refuse: (error) => this.#refuse(stream, error),
       ...(this.#options.begun && { begun: this.#options.begun }),
       fault: this.#failed,
     };
@@ -266,110 +263,108 @@ export class LinkServer {
 
   /** Answers a dial that succeeded. */
   #accepted(
-    { pending }: UnansweredStream,
+    stream: Http2Stream,
+    end: StreamEnd,
     established: Established,
     request: DialRequest,
     halfAtPeer: boolean,
   ): TunnelEnd {
     const { resumeOffer } = request;
     const { tunnels } = this.#options;
-    const carriers = this.#carriers;
+    const answer = (ticket: ResumeTicket | undefined) => {
+      stream.answer(encodeHead(answerHead(established, ticket)));
+      if (ticket) end.halfAtPeer = halfAtPeer;
+    };
     // One that is passed on has its half elsewhere.
     if (!resumeOffer || !tunnels || established.resumption) {
-      const ticket = established.resumption?.ticket;
-      pending.stream.answer(encodeHead(answerHead(established, ticket)));
-      return new StreamEnd(pending, carriers, ticket && { atPeer: halfAtPeer });
+      answer(established.resumption?.ticket);
+      return end;
     }
     if (halfAtPeer) this.#gatewayInstance = resumeOffer.gatewayInstance;
     return tunnels.begin(request, (ticket) => {
-      pending.stream.answer(encodeHead(answerHead(established, ticket)));
-      return new StreamCarrier(pending, carriers, halfAtPeer);
+      answer(ticket);
+      return end.carrier();
     });
   }
 
   /** Serves an attach. A tunnel that ends here goes on; to one that ends elsewhere the attach is passed on. */
   #attach(stream: Http2Stream, head: Head): void {
-    // The tunnel must not end with it.
-    const unanswered = this.#unanswered(stream, () => new SessionLost(GONE));
-    const request = this.#read(unanswered, () => readAttach(head, progressOn(stream)));
-    if (!request) return;
+    const read = this.#read(
+      stream,
+      // The tunnel must not end with it.
+      () => new SessionLost(GONE),
+      () => readAttach(head, progressOn(stream)),
+    );
+    if (!read) return;
+    const { request, end } = read;
+    end.halfAtPeer = request.halfAtPeer;
     const { attach, tunnels } = this.#options;
     const endsHere = tunnels && (!request.process || request.process.instance === tunnels.instance);
-    if (attach && !endsHere) this.#passOn(unanswered, request, attach);
-    else this.#goOn(unanswered, request);
+    if (attach && !endsHere) this.#passOn(stream, end, request, attach);
+    else this.#goOn(stream, end, request);
   }
 
-  #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): void {
-    const { stream } = unanswered.pending;
+  #passOn(stream: Http2Stream, end: StreamEnd, request: ServedAttach, attach: Attach): void {
     const waiter: Waiter<Attached> = {
       accept: (attached) => {
         if (stream.closed) return undefined;
         stream.answer(encodeHead(attachedHead(attached)));
-        return new StreamEnd(unanswered.pending, this.#carriers, { atPeer: halfAtPeer });
+        return end;
       },
-      refuse: (error) => this.#refuse(unanswered, error),
+      refuse: (error) => this.#refuse(stream, error),
       fault: this.#failed,
     };
-    const { halfAtPeer } = request;
     // What is passed on does not come from the tunnel's own end.
     request.halfAtPeer = false;
     void serve(request, attach, waiter, this.#options);
   }
 
   /** Goes on with a tunnel that ends here. */
-  #goOn(unanswered: UnansweredStream, request: ServedAttach): void {
+  #goOn(stream: Http2Stream, end: StreamEnd, request: ServedAttach): void {
     const { tunnels, events, peer } = this.#options;
     try {
       if (!tunnels) throw new AttachRefused('this agent resumes no tunnels', { final: true });
       tunnels.attach(request, (answer) => {
-        unanswered.pending.stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
-        return new StreamCarrier(unanswered.pending, this.#carriers, request.halfAtPeer);
+        stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
+        return end.carrier();
       });
     } catch (error) {
       if (!(error instanceof AttachRefused)) throw error;
       const { message, final, ordinary } = error;
       if (!ordinary) events.emit('refused', 'attach', peer, error);
-      this.#refuse(unanswered, new DialError('connection_terminated', message, { retryable: !final, cause: error }));
+      this.#refuse(stream, new DialError('connection_terminated', message, { retryable: !final, cause: error }));
     }
   }
 
-  /** @param reason makes the reason why nobody waits for the answer any more, once the stream has closed */
-  #unanswered(stream: Http2Stream, reason: () => Error): UnansweredStream {
-    const unanswered: UnansweredStream = {
-      pending: new PendingStream(stream, {
-        closed: () => {
-          this.#carriers.closed(stream);
-          unanswered.signal?.abort(reason());
-        },
-      }),
-      signal: undefined,
-    };
-    return unanswered;
-  }
-
-  /** Reads the request, or refuses it. */
+  /**
+   * Reads the request, or refuses it.
+   * @param gone makes the reason why nobody waits for the answer any more, once the stream has closed
+   */
   #read<Request extends ServedDial | ServedAttach>(
-    unanswered: UnansweredStream,
+    stream: Http2Stream,
+    gone: () => Error,
     read: () => Request,
-  ): Request | undefined {
+  ): { readonly request: Request; readonly end: StreamEnd } | undefined {
     const { role, events, peer, enter } = this.#options;
+    let signal: DialAbort | undefined;
+    const end = new StreamEnd(stream, this.#carriers, { closed: () => signal?.abort(gone()) });
     try {
       const said = read();
       if (said.caller && role !== 'api-server') Object.assign(said, { caller: undefined });
       const request = enter ? enter(said) : said;
-      unanswered.signal = request.signal;
+      signal = request.signal;
       this.#checkTenant(request);
-      this.#streams.add(unanswered.pending.stream);
-      return request;
+      this.#streams.add(stream);
+      return { request, end };
     } catch (error) {
       events.emit('refused', `${role} link`, peer, error as Error);
-      this.#refuse(unanswered, asDialError(error));
+      this.#refuse(stream, asDialError(error));
       return undefined;
     }
   }
 
-  #refuse({ pending }: UnansweredStream, error: DialError): void {
-    answerFinally(pending.stream, refusalHead(error), this.#options);
+  #refuse(stream: Http2Stream, error: DialError): void {
+    answerFinally(stream, refusalHead(error), this.#options);
   }
 
   #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {

@@ -16,13 +16,16 @@ import {
 } from '@isthmus/tunnel';
 import {
   codeName,
-  type DuplexStream,
+  DuplexStream,
   ErrorCode,
+  type Field,
   failureOf,
+  type Head,
+  type HeadKind,
   Http2Link,
   type Http2LinkOptions,
   type Http2Stream,
-  type PendingStream,
+  headOf,
   StreamError,
   type StreamHandler,
 } from '@isthmus/wire';
@@ -83,12 +86,12 @@ function explained(failure: Error, link: CarrierLink): Error {
 }
 
 /**
- * Returns what the loss of a link means for the tunnel if its other end is not at the other side: how a process between the two was lost says
- * nothing about it. Undefined for all other failures.
+ * Returns what the loss of a link means for a tunnel whose other end is not at the other side: how a process between the two was lost says nothing
+ * about it. Undefined for all other failures.
  */
-function ownLoss(failure: Error, halfAtPeer: boolean): SessionLost | undefined {
+function ownLoss(failure: Error): SessionLost | undefined {
   const lost = failure instanceof HungUp || failure instanceof LinkReset;
-  return lost && !halfAtPeer ? new SessionLost(failure.message, { cause: failure }) : undefined;
+  return lost ? new SessionLost(failure.message, { cause: failure }) : undefined;
 }
 
 function codeOfLoss(reason: SessionLost): number {
@@ -96,31 +99,37 @@ function codeOfLoss(reason: SessionLost): number {
   return reason instanceof LinkReset ? RESET : WAY_LOST;
 }
 
-/** The half of a tunnel behind its end on a link. */
-interface HalfBehind {
-  /** Whether it is in the process at the other side of the link, and not behind a hub or gateway. */
-  readonly atPeer: boolean;
+/** Hears of a stream until its use is known. */
+interface StreamEvents {
+  readonly headed?: (head: Head, kind: HeadKind) => void;
+  /** Both sides have ended, or one has reset the stream. */
+  readonly closed: (code: number | undefined) => void;
 }
 
 /**
- * A tunnel's end on a link. It is used in one of two ways: joined with another end, which writes what is read here; or by the tunnel's own half, as a
- * carrier. What nobody takes yet waits here, and the stream's window is the bound of it.
+ * A tunnel's end on a link, from the stream's first frame on. It is used in one of two ways: joined with another end, which writes what is read here;
+ * or by the tunnel's own half, as a carrier. What nobody takes yet waits here, and the stream's window is the bound of it.
  */
 export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   readonly halfOpen = true;
   readonly detached = false;
   readonly progress = 0;
-  readonly #pending: PendingStream;
+  /**
+   * Whether the half of the tunnel is in the process at the other side of the link, and not behind a hub or gateway. Unset for a tunnel that ends with
+   * what carries it.
+   */
+  halfAtPeer: boolean | undefined;
   readonly #stream: Http2Stream;
   readonly #link: CarrierLink;
-  readonly #half: HalfBehind | undefined;
+  readonly #events: StreamEvents;
   #duplex: DuplexStream | undefined;
   #user: EndUser | undefined;
   /** The end on another link, to which marks pass. */
   #other: StreamEnd | undefined;
-  /** Whether the user wants what comes, and what waits until then. */
+  /** Whether the user wants what comes, and what waits until then. Of marks, the last says all that earlier ones did. */
   #flows = false;
   #waiting: Waiting | undefined;
+  #mark: Buffer | undefined;
   /** Whether the user was told the end, and why the stream is over. */
   #endTold = false;
   #closed: { readonly failure: Error | undefined } | undefined;
@@ -131,22 +140,20 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   #leaving: (() => void)[] = [];
   #hasLeft = false;
 
-  /** @param half unset for a tunnel that ends with what carries it */
-  constructor(pending: PendingStream, link: CarrierLink, half?: HalfBehind) {
-    this.#pending = pending;
-    this.#stream = pending.stream;
+  constructor(stream: Http2Stream, link: CarrierLink, events: StreamEvents) {
+    this.#stream = stream;
     this.#link = link;
-    this.#half = half;
+    this.#events = events;
+    stream.handler = this;
   }
 
   /** The same as a Duplex, for who reads and writes it without joining it. */
   get stream(): DuplexStream {
+    if (this.#duplex) return this.#duplex;
+    this.#duplex = new DuplexStream(this.#stream);
+    this.giveTo(this.#duplex);
     // Who joins it to another has its own listener. This one serves before and after it.
-    this.#duplex ??= this.#pending
-      .asDuplex()
-      .on('error', () => {})
-      .on('close', () => this.#over());
-    return this.#duplex;
+    return this.#duplex.on('error', () => {}).on('close', () => this.#over());
   }
 
   get used(): this | undefined {
@@ -159,14 +166,16 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   }
 
   passOn(destination: TunnelEnd): boolean {
-    if (!(destination instanceof StreamEnd && this.#half && destination.#half)) return false;
+    if (!(destination instanceof StreamEnd)) return false;
+    if (this.halfAtPeer === undefined || destination.halfAtPeer === undefined) return false;
     this.#other = destination;
     destination.#other = this;
     return true;
   }
 
   abort(reason: Error): void {
-    const code = this.#half && reason instanceof SessionLost ? codeOfLoss(reason) : endingCode(reason);
+    const code =
+      this.halfAtPeer !== undefined && reason instanceof SessionLost ? codeOfLoss(reason) : endingCode(reason);
     if (this.#duplex) this.#duplex.close(code);
     else this.#stream.reset(code);
     if (this.#stream.handler === this) this.resume();
@@ -174,15 +183,25 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   }
 
   explain(failure: Error): Error {
-    const lost = this.#half && ownLoss(failure, this.#half.atPeer);
-    return lost ?? explained(failure, this.#link);
+    const lost = this.halfAtPeer === false && ownLoss(failure);
+    return lost || explained(failure, this.#link);
   }
 
   /** Takes the stream over as a carrier. From now on the half owns it. @throws Error if it was taken as a Duplex */
   carrier(): StreamCarrier {
     if (this.#duplex) throw new Error('the stream is taken: nothing before the half of a tunnel may use end.stream');
     this.#leave();
-    return new StreamCarrier(this.#pending, this.#link, this.#half?.atPeer ?? false);
+    return new StreamCarrier(this, this.#stream, this.#link);
+  }
+
+  /** Gives the stream to another handler, with everything that has arrived. */
+  giveTo(handler: StreamHandler): void {
+    const stream = this.#stream;
+    stream.handler = handler;
+    for (let piece = this.#waiting?.shift(); piece; piece = this.#waiting?.shift()) handler.onData(piece as Buffer);
+    if (this.#mark) handler.onMark?.(this.#mark);
+    if (stream.complete) handler.onEnd();
+    if (stream.closed) handler.onClose(stream.code, stream.reason);
   }
 
   #over(): void {
@@ -198,8 +217,8 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   // As the end that a user joins with another.
 
   use(user: EndUser): void {
-    this.#pending.giveTo(this);
     this.#user = user;
+    if (this.#mark) this.#other?.#stream.mark(this.#mark);
     if (this.#waiting || this.#stream.complete || this.#closed) queueMicrotask(() => this.#flow());
     else this.#flows = true;
   }
@@ -270,7 +289,9 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
 
   // What the stream says.
 
-  onHeaders(): void {}
+  onHeaders(fields: readonly Field[], kind: HeadKind): void {
+    if (!this.#user) this.#events.headed?.(headOf(fields), kind);
+  }
 
   onData(bytes: Buffer): void {
     if (this.#flows && !this.#waiting) {
@@ -283,8 +304,9 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   }
 
   onMark(payload: Buffer): void {
-    const other = this.#other;
-    if (other) other.#stream.mark(payload);
+    if (this.#user) this.#other?.#stream.mark(payload);
+    // A copy, because the payload is valid only now.
+    else this.#mark = Buffer.from(payload);
   }
 
   onEnd(): void {
@@ -310,6 +332,7 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
     this.#closed = { failure: failure && this.explain(failure) };
     this.#stream.release();
     this.#over();
+    if (!this.#user) this.#events.closed(code);
     // What was read before is delivered first.
     if (code !== undefined) this.#flows = true;
     this.#tell();
@@ -364,28 +387,27 @@ function lengthOf(has: number): number {
 export class StreamCarrier implements Carrier, StreamHandler {
   readonly #stream: Http2Stream;
   readonly #link: CarrierLink;
-  readonly #halfAtPeer: boolean;
+  readonly #halfAtPeer: boolean | undefined;
   /** The handler of the stream until `deliverTo`. */
-  #pending: PendingStream | undefined;
+  #end: StreamEnd | undefined;
   #user: CarrierUser | undefined;
   /** Whether the half has ended the stream. It then hears nothing more. */
   #ended = false;
 
-  /** @param halfAtPeer whether the tunnel's other half is in the process at the other side of the link, and not behind a hub or gateway */
-  constructor(pending: PendingStream, link: CarrierLink, halfAtPeer: boolean) {
-    this.#stream = pending.stream;
-    this.#pending = pending;
+  constructor(end: StreamEnd, stream: Http2Stream, link: CarrierLink) {
+    this.#stream = stream;
     this.#link = link;
-    this.#halfAtPeer = halfAtPeer;
+    this.#halfAtPeer = end.halfAtPeer;
+    this.#end = end;
   }
 
   // What the half asks for.
 
   deliverTo(user: CarrierUser): void {
-    const pending = this.#pending;
+    const end = this.#end;
     this.#user = user;
-    this.#pending = undefined;
-    pending?.giveTo(this);
+    this.#end = undefined;
+    end?.giveTo(this);
   }
 
   data(bytes: Uint8Array): void {
@@ -451,7 +473,7 @@ export class StreamCarrier implements Carrier, StreamHandler {
     if (reason) {
       // Cut here, and not lost: no other carrier is to come.
       if (reason instanceof PlaneEnded && !(reason instanceof SessionLost)) user.aborted(this, reason);
-      else user.lost(this, ownLoss(reason, this.#halfAtPeer) ?? reason);
+      else user.lost(this, (!this.#halfAtPeer && ownLoss(reason)) || reason);
       return;
     }
     const meaning = meaningOf(code, this.#link);

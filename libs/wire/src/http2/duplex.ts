@@ -1,8 +1,8 @@
 import { Duplex } from 'node:stream';
-import { bufferSizes, compact, destroyOnceRead, pushCompact, RUNTIME } from '@isthmus/runtime';
+import { bufferSizes, destroyOnceRead, pushCompact, RUNTIME } from '@isthmus/runtime';
 import { WIRE } from '../defaults.ts';
 import { codeName, ErrorCode, StreamError } from './frames.ts';
-import { encodeHead, type Field, type Head, headOf, type OutgoingHead } from './heads.ts';
+import { encodeHead, type Field, headOf, type OutgoingHead } from './heads.ts';
 import type { HeadKind, Http2Stream, StreamHandler } from './stream.ts';
 
 /** The event of each kind of section. */
@@ -166,63 +166,4 @@ export class DuplexStream extends Duplex implements StreamHandler {
 export function failureOf(code: number): StreamError | undefined {
   if (code === ErrorCode.NO_ERROR || code === ErrorCode.CANCEL) return undefined;
   return new StreamError(code, `stream was reset with ${codeName(code)}`);
-}
-
-interface PendingEvents {
-  readonly headed?: (head: Head, kind: HeadKind) => void;
-  /** Both sides have ended, or one has reset the stream. */
-  readonly closed: (code: number | undefined) => void;
-}
-
-/** The handler of a stream until its use is known. It holds what arrives, within the stream's window. */
-export class PendingStream implements StreamHandler {
-  readonly stream: Http2Stream;
-  readonly #events: PendingEvents;
-  #early: Buffer[] | undefined;
-  #mark: Buffer | undefined;
-
-  constructor(stream: Http2Stream, events: PendingEvents) {
-    this.stream = stream;
-    this.#events = events;
-    stream.handler = this;
-  }
-
-  /** Gives the stream to another handler, with everything that has arrived. */
-  giveTo(handler: StreamHandler): void {
-    const { stream } = this;
-    stream.handler = handler;
-    for (const bytes of this.#early ?? []) handler.onData(bytes);
-    if (this.#mark) handler.onMark?.(this.#mark);
-    if (stream.complete) handler.onEnd();
-    if (stream.closed) handler.onClose(stream.code, stream.reason);
-  }
-
-  asDuplex(): DuplexStream {
-    const duplex = new DuplexStream(this.stream);
-    this.giveTo(duplex);
-    return duplex;
-  }
-
-  onHeaders(fields: readonly Field[], kind: HeadKind): void {
-    this.#events.headed?.(headOf(fields), kind);
-  }
-
-  onData(bytes: Buffer): void {
-    this.#early ??= [];
-    this.#early.push(compact(bytes) as Buffer);
-  }
-
-  onMark(payload: Buffer): void {
-    // A copy, because the payload is valid only now. The last one is enough: a later mark says all that an earlier one did.
-    this.#mark = Buffer.from(payload);
-  }
-
-  onEnd(): void {}
-
-  onWritable(): void {}
-
-  onClose(code: number | undefined): void {
-    this.stream.release();
-    this.#events.closed(code);
-  }
 }
