@@ -7,25 +7,18 @@ import {
   deadlines,
   NotAuthorised,
   PlaneEnded,
-  type PlaneEvents,
   planeEnded,
+  type Tunnel,
 } from '@isthmus/tunnel';
 import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
-import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from './dial-to-tunnel.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serve, type Waiter } from './dial-to-tunnel.ts';
 import { answerLast, copied, quoted } from './http1.ts';
 import { proxyStatus } from './link/dial-heads.ts';
 import { CHALLENGES, challenged, credentialIn, RequestRefused, reasonPhrase } from './proxy-authorization.ts';
 import type { RequestEdge, RequestHead } from './requests.ts';
 import type { SocketEnd, SocketWatch } from './socket-end.ts';
-import {
-  type CallerIdentity,
-  type ConnectionPeer,
-  denied,
-  type IdentifyByToken,
-  type IdentifyCaller,
-  peerOf,
-} from './tls/certificate.ts';
+import { type CallerIdentity, denied, type IdentifyByToken, type IdentifyCaller, peerOf } from './tls/certificate.ts';
 
 const NO_LENGTH = /^0+$/;
 
@@ -59,24 +52,6 @@ function promisesBody([name, value]: Field): boolean {
   return name === 'transfer-encoding' || (name === 'content-length' && !NO_LENGTH.test(value));
 }
 
-/**
- * Reads a caller's socket while its dial is pending, because a socket that nobody reads does not report that its peer has gone. What
- * arrives early is kept, and an early end is the tunnel's, as in upstream's server. Only a caller that resets its
- * connection, or closes its unix socket, is known to have gone: over TCP a FIN looks the same whether more is read or not.
- * @param first what has arrived already
- */
-function awaitAnswer(end: SocketEnd, first: Buffer, gone: () => void): void {
-  const { stream: socket } = end;
-  const ended = () => {
-    if (remoteOf(socket) !== 'uds') return;
-    // On Deno 2.9 an empty write does not find that the peer has closed, so there an end is its going.
-    if ('Deno' in globalThis) gone();
-    else closeIfClosed(socket);
-  };
-  end.watch = { ended, closed: gone };
-  end.keep(first);
-}
-
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
 export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
@@ -94,10 +69,7 @@ export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
 export function connectEdge(options: CallerEdgeOptions): RequestEdge {
   const edge: Edge = { ...options, role: 'gateway' };
   return {
-    serve(end, head) {
-      const request = readConnect(head);
-      begin(request, new CallerConnection(end, edge.events), edge);
-    },
+    serve: (end, head) => new CallerConnection(end, readConnect(head), edge).begin(),
     refuse: (end, error) => refuse(end, asDialError(error), edge),
     fault: (end, error) => endByDefect(end, error, edge),
   };
@@ -118,114 +90,123 @@ function refuse(end: SocketEnd, error: DialError, { events }: Edge): void {
   answerError(end.stream, error);
 }
 
-/** A caller's connection. */
-class CallerConnection {
-  readonly socket: Socket;
-  readonly end: SocketEnd;
+/** A caller's connection: its request, its dial, and then the caller's end of the tunnel. */
+class CallerConnection implements Waiter {
+  readonly #end: SocketEnd;
+  readonly #socket: Socket;
+  readonly #request: ConnectRequest;
+  readonly #edge: Edge;
+  #dial: ServedDial | undefined;
   /** Its dial, then its tunnel. */
-  carries: { abort(reason: Error): void } | undefined;
+  #carries: { abort(reason: Error): void } | undefined;
 
-  constructor(end: SocketEnd, events: PlaneEvents) {
-    this.end = end;
-    this.socket = end.stream;
-    events.emit('caller:open', 'http-connect');
-    end.whenLeft(() => events.emit('caller:close', 'http-connect'));
+  constructor(end: SocketEnd, request: ConnectRequest, edge: Edge) {
+    this.#end = end;
+    this.#socket = end.stream;
+    this.#request = request;
+    this.#edge = edge;
+    edge.events.emit('caller:open', 'http-connect');
+    end.whenLeft(() => edge.events.emit('caller:close', 'http-connect'));
   }
 
-  cut(reason: Error): void {
-    if (this.carries) this.carries.abort(planeEnded(reason, 'credential'));
-    else this.socket.destroy();
-  }
-}
-
-/** @throws DialError */
-function begin(request: ConnectRequest, connection: CallerConnection, options: Edge): void {
-  const { identifyByToken } = options;
-  const shown = identifyByToken && credentialIn(request.credentials, connection.socket);
-  if (shown) {
-    const fault = (error: Error) => endByDefect(connection.end, error, options);
-    const identify = (signal: AbortSignal) => identifyByToken(peerOfConnection(connection), shown, signal);
-    guarding(fault)(() => beginByToken(request, connection, options, identify))();
-    return;
-  }
-  const who = options.identifyCaller(peerOfConnection(connection));
-  dialFor(dialOf(request, who, connection, options), request.rest, connection, options);
-}
-
-async function beginByToken(
-  request: ConnectRequest,
-  connection: CallerConnection,
-  options: Edge,
-  identify: (signal: AbortSignal) => Promise<CallerIdentity>,
-): Promise<void> {
-  const { socket, end } = connection;
-  const gone = new AbortController();
-  awaitAnswer(end, request.rest, () => gone.abort());
-  try {
-    const who = await identify(gone.signal);
-    if (gone.signal.aborted) {
-      end.forget();
-      socket.destroy();
-      return;
+  /** @throws DialError */
+  begin(): void {
+    const { identifyByToken, identifyCaller } = this.#edge;
+    const { credentials, rest } = this.#request;
+    const shown = identifyByToken && credentialIn(credentials, this.#socket);
+    const peer = peerOf(this.#socket, (reason) => this.#cut(reason));
+    if (!shown) this.#dialFor(identifyCaller(peer), rest);
+    else {
+      const identify = (signal: AbortSignal) => identifyByToken(peer, shown, signal);
+      guarding((error) => this.fault(error))(() => this.#beginByToken(identify))();
     }
-    const dialled = dialOf(request, who, connection, options);
-    dialFor(dialled, end.take(), connection, options);
-  } catch (error) {
-    const why = error instanceof NotAuthorised ? challenged(error.dialling(request.target)) : asDialError(error);
-    refuse(end, why, options);
   }
-}
 
-function peerOfConnection(connection: CallerConnection): ConnectionPeer {
-  return peerOf(connection.socket, (reason) => connection.cut(reason));
-}
-
-/** @throws DialError */
-function dialOf(
-  request: ConnectRequest,
-  who: CallerIdentity | NotAuthorised,
-  connection: CallerConnection,
-  options: Edge,
-): ServedDial {
-  const { target, traceparent } = request;
-  if (who instanceof NotAuthorised) {
-    const why = who.dialling(target);
-    throw who.challenge ? challenged(why) : denied(why);
+  async #beginByToken(identify: (signal: AbortSignal) => Promise<CallerIdentity>): Promise<void> {
+    const gone = new AbortController();
+    this.#awaitAnswer(this.#request.rest, () => gone.abort());
+    try {
+      const who = await identify(gone.signal);
+      if (gone.signal.aborted) {
+        this.#end.forget();
+        this.#socket.destroy();
+        return;
+      }
+      this.#dialFor(who, this.#end.take());
+    } catch (error) {
+      const why = error instanceof NotAuthorised ? challenged(error.dialling(this.#request.target)) : error;
+      refuse(this.#end, asDialError(why), this.#edge);
+    }
   }
-  const { tenant, caller } = who;
-  const via = { via: 'http-connect' as const, ...caller };
-  const dialled = newDial(target, { tenant, timeout: options.timeout }, via, traceparent);
-  connection.carries = dialled.signal;
-  return dialled;
-}
 
-function dialFor(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge): void {
-  const { events } = options;
-  const { socket, end } = connection;
-  awaitAnswer(end, first, () => request.signal.abort(new Error('the caller went away')));
-  const waiter: Waiter = {
-    accept() {
-      socket.write(ESTABLISHED);
-      end.watch = request.caller?.remote === 'uds' ? lookOnceEnded(socket) : undefined;
-      return end;
-    },
-    begun(tunnel) {
-      connection.carries = tunnel;
-    },
-    refuse(error) {
-      end.forget();
-      connection.carries = undefined;
-      const { aborted, reason } = request.signal;
-      answerError(socket, aborted && reason instanceof PlaneEnded ? denied(reason) : error);
-      if (socket.isPaused()) socket.resume();
-    },
-    unanswered() {
-      events.emit('dial:undelivered', request);
-      socket.destroy();
-    },
-    fault: (error) => endByDefect(end, error, options),
-  };
-  void serveDial(request, waiter, options);
+  /** @param first what has arrived behind the request @throws DialError */
+  #dialFor(who: CallerIdentity | NotAuthorised, first: Buffer): void {
+    const { target, traceparent } = this.#request;
+    const { timeout, dial } = this.#edge;
+    if (who instanceof NotAuthorised) {
+      const why = who.dialling(target);
+      throw who.challenge ? challenged(why) : denied(why);
+    }
+    const { tenant, caller } = who;
+    const request = newDial(target, { tenant, timeout }, { via: 'http-connect', ...caller }, traceparent);
+    this.#dial = request;
+    this.#carries = request.signal;
+    this.#awaitAnswer(first, () => request.signal.abort(new Error('the caller went away')));
+    void serve(request, dial, this, this.#edge);
+  }
+
+  /**
+   * Reads the socket while its dial is pending, because a socket that nobody reads does not report that its peer has gone. What arrives early is kept,
+   * and an early end is the tunnel's, as in upstream's server. Only a caller that resets its connection, or closes its unix socket, is known to have
+   * gone: over TCP a FIN looks the same whether more is read or not.
+   */
+  #awaitAnswer(first: Buffer, gone: () => void): void {
+    const socket = this.#socket;
+    const ended = () => {
+      if (remoteOf(socket) !== 'uds') return;
+      // On Deno 2.9 an empty write does not find that the peer has closed, so there an end is its going.
+      if ('Deno' in globalThis) gone();
+      else closeIfClosed(socket);
+    };
+    this.#end.watch = { ended, closed: gone };
+    this.#end.keep(first);
+  }
+
+  /** Its credential stands no longer. */
+  #cut(reason: Error): void {
+    if (this.#carries) this.#carries.abort(planeEnded(reason, 'credential'));
+    else this.#socket.destroy();
+  }
+
+  // As the one that waits for the answer to its dial.
+
+  accept(): SocketEnd {
+    this.#socket.write(ESTABLISHED);
+    this.#end.watch = this.#dial?.caller?.remote === 'uds' ? lookOnceEnded(this.#socket) : undefined;
+    return this.#end;
+  }
+
+  begun(tunnel: Tunnel): void {
+    this.#carries = tunnel;
+  }
+
+  refuse(error: DialError): void {
+    const socket = this.#socket;
+    this.#end.forget();
+    this.#carries = undefined;
+    const { aborted, reason } = (this.#dial as ServedDial).signal;
+    answerError(socket, aborted && reason instanceof PlaneEnded ? denied(reason) : error);
+    if (socket.isPaused()) socket.resume();
+  }
+
+  unanswered(): void {
+    this.#edge.events.emit('dial:undelivered', this.#dial as ServedDial);
+    this.#socket.destroy();
+  }
+
+  fault(error: Error): void {
+    endByDefect(this.#end, error, this.#edge);
+  }
 }
 
 /** The destination of most tunnels ends soon after the caller, and then nobody needs to know. So the look comes a little later. */

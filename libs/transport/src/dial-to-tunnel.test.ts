@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { type Dial, DialError, planeEvents, type Tunnel } from '@isthmus/tunnel';
-import { newDial, type ServedDial, serveDial, type Waiter } from './dial-to-tunnel.ts';
+import { newDial, type ServedDial, serve as serveDial, type Waiter } from './dial-to-tunnel.ts';
 import { destination, established } from './packets/testing.ts';
 
 const dialled = () => newDial('h:1', { tenant: 'default', timeout: 60_000 });
@@ -27,7 +27,7 @@ async function serve(request: ServedDial, dial: Dial, over: Partial<Waiter> = {}
     fault: ({ message }) => told.push(`fault: ${message}`),
     ...over,
   };
-  await serveDial(request, waiter, { role: 'hub', dial, events });
+  await serveDial(request, dial, waiter, { role: 'hub', events });
   return { tunnel, told, caller };
 }
 

@@ -47,11 +47,6 @@ export interface Waiter<Answer = Established> {
   fault(error: Error): void;
 }
 
-/** Dials, and joins both sides in a tunnel: see `serve`. */
-export function serveDial(request: ServedDial, waiter: Waiter, options: ServeDialOptions): Promise<void> {
-  return serve(request, options.dial, waiter, options);
-}
-
 /**
  * Dials or attaches, answers the side that waits, and joins both in a tunnel. Closes the other side if nobody waits any longer. Resolves once
  * the side that waits has its answer, and never rejects.

@@ -133,7 +133,9 @@ export class ApiServerGateways {
     const most = TRANSPORT.apiServerGateways;
     const failed = ({ failedAt }: GatewayLink) => failedAt.get(tenant) ?? Number.NEGATIVE_INFINITY;
     const isAvoided = (link: GatewayLink) => link.silent || now - failed(link) < TRANSPORT.apiServerAvoidMs;
-    const serving = [...this.#links].filter((link) => link.client.usable && !link.client.leaves && serves(link, tenant));
+    const serving = [...this.#links].filter(
+      (link) => link.client.usable && !link.client.leaves && serves(link, tenant),
+    );
     const good = serving.filter((link) => !isAvoided(link)).sort((a, b) => a.client.open - b.client.open);
     const avoided = serving
       .filter(isAvoided)

@@ -17,7 +17,7 @@ import {
 import { type PacketSink, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
-import { newDial, type ServedDial, serveDial, type Waiter } from '../dial-to-tunnel.ts';
+import { newDial, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { closingText } from '../packets/stream.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
@@ -277,7 +277,7 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, UsedEnd, Due {
     const why = this.#untold;
     if (!why) {
       this.#call.account(request.tenant);
-      void serveDial(request, this, { role: 'gateway', events, dial });
+      void serve(request, dial, this, { role: 'gateway', events });
       return;
     }
     // The caller reads why, and its other streams go on.

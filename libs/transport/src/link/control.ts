@@ -1,24 +1,9 @@
 import type { Duplex } from 'node:stream';
 import { getOrPut, isPrintable, LruMap } from '@isthmus/runtime';
-import { CUT_BY, type CutBy, type GatewayLoss, isName, parseDestination } from '@isthmus/tunnel';
+import { CUT_BY, type CutBy, isName, parseDestination } from '@isthmus/tunnel';
 import { Allowance, ConnectionError, ErrorCode } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Lines } from '../http1.ts';
-
-/**
- * From an agent to a hub that has said that it accepts this message: a fresh token, which replaces the session's present one. The hub
- * verifies it as at the start of the link. It must be of the same principal.
- */
-interface CredentialMessage {
-  readonly type: 'credential';
-  /** Without `Bearer`. */
-  readonly token: string;
-}
-
-/** From a hub to its agent: the credential that the agent sent last is now the session's. */
-interface RenewedMessage {
-  readonly type: 'renewed';
-}
 
 /** Names a gateway's process in the head of its control stream. */
 export const GATEWAY_FIELD = 'isthmus-gateway';
@@ -28,99 +13,19 @@ export function isHexId(text: string): boolean {
   return /^[0-9a-f]{16}$/.test(text);
 }
 
-/** A hub as agents see it. */
-export interface HubMember {
-  readonly hubId: string;
-  /** `host:port` for agents. Empty if agents reach it only through a load balancer. */
-  readonly address: string;
-  readonly zone: string;
-  readonly draining: boolean;
-  /** The incarnation of the hub's record. A later process has a greater number. */
-  readonly generation: number;
-}
-
-/**
- * What a hub tells its agents about the plane's hubs: all of them at the start of the link, then changes. Each message confirms
- * everything said before, so an empty change says that nothing changed.
- *
- * `current` says that the registry answers the hub. So the list is up to date, and gateways will hear of a new session.
- */
-export type MembershipMessage =
-  | { readonly type: 'membership'; readonly current: boolean; readonly hubs: readonly HubMember[] }
-  | {
-      readonly type: 'membership-change';
-      readonly current: boolean;
-      readonly changed: readonly HubMember[];
-      /** Ids of hubs. */
-      readonly gone: readonly string[];
-    };
-
-/** One rule about what callers may dial: a prefix, or a host pattern, or neither, which means every destination. */
-interface PolicyRule {
-  /** Named in refusals. */
-  readonly name?: string;
-  readonly cidr?: string;
-  readonly host?: string;
-  /** Default: all. */
-  readonly ports?: readonly number[];
-  /** The callers it applies to, by name. Default: all. */
-  readonly callers?: readonly string[];
-}
-
-/** What the callers of a tenant may dial, as its file says. `deny` wins. With `allow`, only what it lists. */
-export interface PolicyRules {
-  readonly deny?: readonly PolicyRule[];
-  readonly allow?: readonly PolicyRule[];
-}
-
-/**
- * From a hub to its agent: the dial rules of the agent's tenant, all of them, at the start of the link and at each change. Dials can overtake it,
- * so a hub announces the first: see `HubHello.policy`.
- */
-type PolicyMessage = { readonly type: 'policy' } & PolicyRules;
-
-/** From `isthmus hold` to a gateway: a tunnel of its callers was cut. Who its caller and tenant are follows from the link. */
-export interface CutMessage {
-  readonly type: 'cut';
-  readonly dial: string;
-  readonly by: CutBy;
-  readonly reason: string;
-  /** `host:port` */
-  readonly destination: string;
-  readonly agent: string;
-  /** The gateway that carried it last, as hold names it. */
-  readonly gateway: string;
-  /** The name of this hold. */
-  readonly hold: string;
-  /** W3C trace context; empty without a trace. */
-  readonly trace: string;
-  /** How long it had been open, and how long ago it ended, in milliseconds. */
-  readonly ms: number;
-  readonly agoMs: number;
-  readonly up: number;
-  readonly down: number;
-}
-
-/** To an agent: the hub has lost its connection to a gateway's process, which did not say goodbye. */
-type HungUpMessage = { readonly type: 'hung-up' } & GatewayLoss;
-
-/** What the two ends of a link tell each other besides the tunnels. */
-export type ControlMessage =
-  /**
-   * From the serving side: send new dials elsewhere if there are other sessions. From the dialling side: it is about to close, so open
-   * another link first.
-   */
-  | { readonly type: 'drain' }
-  /** To an agent: the plane's hubs, at the start of the link and whenever they change. */
-  | MembershipMessage
-  | PolicyMessage
-  | HungUpMessage
-  | CredentialMessage
-  | RenewedMessage
-  | CutMessage;
-
 /** Returns a field as it should be, or throws. */
 type Reader<T> = (value: unknown) => T;
+
+/** The names of those fields that may be left out. */
+type Optional<Readers> = {
+  [Name in keyof Readers]: Readers[Name] extends Reader<infer T> ? (undefined extends T ? Name : never) : never;
+}[keyof Readers];
+
+type ObjectOf<Readers> = {
+  readonly [Name in Exclude<keyof Readers, Optional<Readers>>]: Readers[Name] extends Reader<infer T> ? T : never;
+} & {
+  readonly [Name in Optional<Readers>]?: Readers[Name] extends Reader<infer T> ? Exclude<T, undefined> : never;
+};
 
 const MALFORMED = new Error('malformed');
 
@@ -135,21 +40,23 @@ function may<T>(reader: Reader<T>): Reader<T | undefined> {
   return (value) => (value === undefined ? undefined : reader(value));
 }
 
-function list<T>(most: number, reader: Reader<T>): Reader<T[]> {
+function list<T>(most: number, reader: Reader<T>): Reader<readonly T[]> {
   const items = such<unknown[]>((value) => Array.isArray(value) && value.length <= most);
   return (value) => items(value).map(reader);
 }
 
 /** An object with these fields. Others are left out. */
-function object<T extends object>(readers: { readonly [Name in keyof T]-?: Reader<T[Name]> }): Reader<T> {
+function object<Readers extends Readonly<Record<string, Reader<unknown>>>>(
+  readers: Readers,
+): Reader<ObjectOf<Readers>> {
   return (value) => {
     if (!isRecord(value)) throw MALFORMED;
-    const known: Partial<T> = {};
+    const known: Record<string, unknown> = {};
     for (const name in readers) {
-      const field = readers[name](value[name]);
+      const field = (readers[name] as Reader<unknown>)(value[name]);
       if (field !== undefined) known[name] = field;
     }
-    return known as T;
+    return known as ObjectOf<Readers>;
   };
 }
 
@@ -165,6 +72,7 @@ function isPlace(value: unknown): boolean {
 
 const name = such<string>(isNameOf);
 const filled = such<string>((value) => isNameOf(value) && value !== '');
+/** `host:port` */
 const place = such<string>(isPlace);
 const flag = such<boolean>((value) => typeof value === 'boolean');
 const count = such<number>((value) => Number.isSafeInteger(value) && Number(value) >= 0);
@@ -173,70 +81,119 @@ const hexId = such<string>((value) => typeof value === 'string' && isHexId(value
 const shortText = (most: number, isFit: (text: string) => boolean) =>
   such<string>((value) => typeof value === 'string' && value.length <= most && isFit(value));
 
-const member = object<HubMember>({
+/** A hub as agents see it. */
+const member = object({
   hubId: filled,
+  /** For agents. Empty if agents reach it only through a load balancer. */
   address: (value) => (value === '' ? '' : place(value)),
   zone: name,
   draining: flag,
-  generation: such(Number.isSafeInteger),
+  /** The incarnation of the hub's record. A later process has a greater number. */
+  generation: such<number>(Number.isSafeInteger),
 });
 
-const knownRule = object<PolicyRule>({
+export type HubMember = ReturnType<typeof member>;
+
+const members = list(TRANSPORT.hubsInMessage, member);
+
+/** One rule about what callers may dial: a prefix, or a host pattern, or neither, which means every destination. */
+const knownRule = object({
+  /** Named in refusals. */
   name: may(filled),
   cidr: may(filled),
   host: may(filled),
+  /** Default: all. */
   ports: may(list(TRANSPORT.ruleEntries, port)),
+  /** The callers it applies to, by name. Default: all. */
   callers: may(list(TRANSPORT.ruleEntries, filled)),
 });
 
 /** The agent checks prefixes and patterns when it uses them. */
-function rule(value: unknown): PolicyRule {
+const rule: typeof knownRule = (value) => {
   const known = knownRule(value);
   const { cidr, host, ports } = known;
   // A rule without any of them would match every destination. Only a later version could mean something else by it.
   if ((cidr ?? host ?? ports) === undefined || (cidr !== undefined && host !== undefined)) throw MALFORMED;
   return known;
-}
+};
 
-const members = list(TRANSPORT.hubsInMessage, member);
 const rules = may(list(TRANSPORT.ruleEntries, rule));
 
-/** Of a message whose type is known. */
-const type = such<never>(() => true);
+/** What the callers of a tenant may dial, as its file says. `deny` wins. With `allow`, only what it lists. */
+const policy = object({ deny: rules, allow: rules });
 
-const READERS = new Map<string, Reader<ControlMessage>>([
-  ['membership', object<MembershipMessage & { type: 'membership' }>({ type, current: flag, hubs: members })],
-  [
-    'membership-change',
-    object<MembershipMessage & { type: 'membership-change' }>({
-      ...{ type, current: flag, changed: members },
-      gone: list(TRANSPORT.hubsInMessage, filled),
-    }),
-  ],
-  ['policy', object<PolicyMessage>({ type, deny: rules, allow: rules })],
-  [
-    'credential',
-    object<CredentialMessage>({ type, token: shortText(TRANSPORT.tokenCharacters, (text) => text !== '') }),
-  ],
-  ['hung-up', object<HungUpMessage>({ type, gateway: hexId, reset: flag })],
-  [
-    'cut',
-    object<CutMessage>({
-      ...{ type, dial: hexId, by: such<CutBy>((value) => CUT_BY.includes(value as CutBy)) },
-      ...{ reason: shortText(TRANSPORT.reasonCharacters, isPrintable), destination: place, agent: name },
-      ...{ gateway: name, hold: filled, trace: name, ms: count, agoMs: count, up: count, down: count },
-    }),
-  ],
-]);
+export type PolicyRules = ReturnType<typeof policy>;
+
+/** What the two ends of a link tell each other besides the tunnels, by type. */
+const MESSAGES = {
+  /**
+   * From the serving side: send new dials elsewhere if there are other sessions. From the dialling side: it is about to close, so open
+   * another link first.
+   */
+  drain: object({}),
+  /**
+   * What a hub tells its agents about the plane's hubs: all of them at the start of the link, then changes. Each message confirms
+   * everything said before, so an empty change says that nothing changed.
+   *
+   * `current` says that the registry answers the hub. So the list is up to date, and gateways will hear of a new session.
+   */
+  membership: object({ current: flag, hubs: members }),
+  /** @see membership. `gone` has ids of hubs. */
+  'membership-change': object({ current: flag, changed: members, gone: list(TRANSPORT.hubsInMessage, filled) }),
+  /**
+   * From a hub to its agent: the dial rules of the agent's tenant, all of them, at the start of the link and at each change. Dials can overtake it,
+   * so a hub announces the first: see `HubHello.policy`.
+   */
+  policy,
+  /** To an agent: the hub has lost its connection to a gateway's process, which did not say goodbye. */
+  'hung-up': object({ gateway: hexId, reset: flag }),
+  /**
+   * From an agent to a hub that has said that it accepts this message: a fresh token, which replaces the session's present one. The hub
+   * verifies it as at the start of the link. It must be of the same principal. Without `Bearer`.
+   */
+  credential: object({ token: shortText(TRANSPORT.tokenCharacters, (text) => text !== '') }),
+  /** From a hub to its agent: the credential that the agent sent last is now the session's. */
+  renewed: object({}),
+  /** From `isthmus hold` to a gateway: a tunnel of its callers was cut. Who its caller and tenant are follows from the link. */
+  cut: object({
+    dial: hexId,
+    by: such<CutBy>((value) => CUT_BY.includes(value as CutBy)),
+    reason: shortText(TRANSPORT.reasonCharacters, isPrintable),
+    destination: place,
+    agent: name,
+    /** The gateway that carried it last, as hold names it. */
+    gateway: name,
+    /** The name of this hold. */
+    hold: filled,
+    /** W3C trace context; empty without a trace. */
+    trace: name,
+    /** How long it had been open, and how long ago it ended, in milliseconds. */
+    ms: count,
+    agoMs: count,
+    up: count,
+    down: count,
+  }),
+};
+
+type Messages = typeof MESSAGES;
+
+export type ControlMessage = {
+  [Type in keyof Messages]: { readonly type: Type } & ReturnType<Messages[Type]>;
+}[keyof Messages];
+
+export type MembershipMessage = Extract<ControlMessage, { readonly type: 'membership' | 'membership-change' }>;
+
+export type CutMessage = Extract<ControlMessage, { readonly type: 'cut' }>;
 
 /**
  * Returns a message of a known type with nothing but its own fields, or undefined if it is malformed, because the peer may run any software.
  * Unknown types come from later versions, and the receiver skips them.
  */
 export function readMessage(value: MessageHead): ControlMessage | undefined {
-  const reader = READERS.get(value.type);
+  const { type } = value;
+  if (!Object.hasOwn(MESSAGES, type)) return value as unknown as ControlMessage;
   try {
-    return reader ? reader(value) : (value as ControlMessage);
+    return { type, ...MESSAGES[type as keyof Messages](value) } as ControlMessage;
   } catch {
     return undefined;
   }

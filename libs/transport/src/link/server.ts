@@ -34,7 +34,7 @@ import {
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../dial-to-tunnel.ts';
+import { type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
 import { percentDecoded, percentEncoded } from '../http1.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD } from './ask.ts';
 import { Control, type ControlMessage, GATEWAY_FIELD, isHexId } from './control.ts';
@@ -258,7 +258,7 @@ export class LinkServer {
       ...(this.#options.begun && { begun: this.#options.begun }),
       fault: this.#failed,
     };
-    void serveDial(request, waiter, this.#options);
+    void serve(request, this.#options.dial, waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */

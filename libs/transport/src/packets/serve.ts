@@ -2,7 +2,7 @@ import type { Packet } from '@isthmus/proto';
 import { asDialError, DialAbort, DialError, PlaneEnded, SessionLost } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial-to-tunnel.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
@@ -101,7 +101,7 @@ export class PacketServer {
         throw error;
       }),
     };
-    void serveDial(request, waiter, { role: 'agent', events, dial });
+    void serve(request, dial, waiter, { role: 'agent', events });
   }
 
   #accept(random: bigint): PacketStream {
