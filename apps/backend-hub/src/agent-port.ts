@@ -324,7 +324,7 @@ export class AgentPort {
       maxStreams: HUB.goAgentStreams,
       unproven: { streamWindow: HUB.waitingWindowBytes, maxStreams: HUB.waitingStreams },
     };
-    return new GrpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...windows });
+    return new GrpcServer({ service, events, name: 'agents', keepaliveMs, ...windows });
   }
 
   #openPackets({ agentId, identifiers, peer, channel }: PacketAgent, agent: AdmittedAgent): void {

@@ -166,7 +166,7 @@ function unserved({ events }: CallersOptions): RequestEdge {
 
 function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {
   return new GrpcServer({
-    services: [proxyService(edge)],
+    service: proxyService(edge),
     name: 'callers',
     events: edge.events,
     keepaliveMs: Math.min(keepaliveTime, TRANSPORT.callerKeepaliveMs),

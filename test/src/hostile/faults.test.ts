@@ -66,8 +66,8 @@ test('a gRPC service that throws ends its connection', async () => {
   await using scope = new Scope();
   const [peer, victim] = await pair(scope);
   const events = planeEvents();
-  const services = [{ path: '/a.B/C', serve: defect }];
-  new GrpcServer({ services, events, name: 'grpc callers', keepaliveMs: 60_000, streamWindow: 1024 }).accept(victim);
+  const service = { path: '/a.B/C', serve: defect };
+  new GrpcServer({ service, events, name: 'grpc callers', keepaliveMs: 60_000, streamWindow: 1024 }).accept(victim);
   const request = frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, GRPC);
   const socket = new FrameSocket(peer);
   assert.equal(await faulted(events, peer, () => socket.send(PREFACE, settings(), request)), 'grpc callers');

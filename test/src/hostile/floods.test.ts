@@ -46,7 +46,7 @@ const VICTIMS: Readonly<Record<string, Victim>> = {
       // Streams that stay open and send nothing.
       const service = { path: '/a.B/C', serve() {} };
       const server = new GrpcServer({
-        services: [service],
+        service,
         events,
         name: 'grpc',
         keepaliveMs: 3_600_000,

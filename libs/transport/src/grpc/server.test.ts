@@ -114,11 +114,9 @@ test('a stranger that asks and reads no answers is left after a few of them, and
     const events = planeEvents();
     const refused: string[] = [];
     events.on('refused', (_where, _remote, { message }) => refused.push(message));
-    const services = [
-      { path: '/ProxyService/Proxy', serve: (_call: ServerCall, admit: () => void) => admits && admit() },
-    ];
+    const service = { path: '/ProxyService/Proxy', serve: (_call: ServerCall, admit: () => void) => admits && admit() };
     const server = new GrpcServer({
-      services,
+      service,
       events,
       name: 'callers',
       keepaliveMs: 60_000,

@@ -36,7 +36,7 @@ const RULES: StreamRules = {
   growth: { largest: TRANSPORT.grpcWindowBytes, budget: CALLERS_GROWTH, local: CALLERS_GROWTH },
 };
 
-/** A method of a service that streams packets both ways. */
+/** The method of a server, which streams packets both ways. */
 export interface GrpcService {
   /** `/Service/Method`. */
   readonly path: string;
@@ -45,7 +45,7 @@ export interface GrpcService {
 }
 
 export interface GrpcServerOptions {
-  readonly services: readonly GrpcService[];
+  readonly service: GrpcService;
   readonly events: PlaneEvents;
   /** Names the server in events: `grpc callers`, `grpc agents`. */
   readonly name: string;
@@ -72,7 +72,6 @@ export interface PeerLimits {
 /** Serves gRPC on connections that someone else accepts. */
 export class GrpcServer {
   readonly #options: GrpcServerOptions;
-  readonly #methods: ReadonlyMap<string, GrpcService>;
   readonly #greeting: Buffer;
   /** What a peer may do at first, and once it has proven who it is. */
   readonly #first: Config;
@@ -103,7 +102,6 @@ export class GrpcServer {
         }
       : this.#proven;
     this.#greeting = greeting('server', this.#first);
-    this.#methods = new Map(options.services.map((service) => [service.path, service]));
   }
 
   get connections(): number {
@@ -210,10 +208,10 @@ export class GrpcServer {
     const metadata = new Metadata(request);
     const timeout = readTimeout(metadata.first('grpc-timeout'));
     const path = metadata.first(':path') ?? '';
-    const service = this.#methods.get(path);
+    const { service } = this.#options;
     const refusal = refusalOf(metadata, timeout);
     if (metadata.first(':method') === 'CONNECT') this.#refuseConnect(stream, peer);
-    else if (service && !refusal) service.serve(new ServerCall(stream, metadata, peer, timeout), proven);
+    else if (path === service.path && !refusal) service.serve(new ServerCall(stream, metadata, peer, timeout), proven);
     else {
       const [http, error] = refusal ?? [200, new StatusError('Unimplemented', `unknown method ${path}`)];
       refuse(stream, http, error);

@@ -1,9 +1,6 @@
-import type { Socket } from 'node:net';
-import { type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import {
   type Ask,
   type Attach,
-  type Attached,
   type AttachRequest,
   asDialError,
   DIRECT,
@@ -11,8 +8,6 @@ import {
   DialError,
   type DialRequest,
   type Established,
-  type PlaneEvents,
-  planeEnded,
   type Question,
 } from '@isthmus/tunnel';
 import {
@@ -20,20 +15,16 @@ import {
   ErrorCode,
   type Head,
   type HeadKind,
-  type Http2Link,
   type Http2Stream,
   type OutgoingHead,
-  type PingInterval,
-  watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dialling-side.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD, nothing } from './ask.ts';
-import { Control, type ControlMessage, type CutMessage, controlCost, encodeControl, GATEWAY_FIELD } from './control.ts';
+import { type Control, type ControlMessage, type CutMessage, controlCost, encodeControl, GATEWAY_FIELD } from './control.ts';
 import {
-  type Answer,
   attachHead,
   HUB_FIELD,
   readAnswer,
@@ -42,17 +33,15 @@ import {
   requestHead,
   type SessionNames,
 } from './dial-heads.ts';
-import { type CarrierLink, cutStreams, http2Link, StreamEnd, WAY_LOST } from './tunnel-end.ts';
+import { Link, type LinkOptions } from './link.ts';
+import { StreamEnd, WAY_LOST } from './tunnel-end.ts';
 
 /** Of a stream beside the dials. */
 const LINK_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link' };
 
 const CONTROL_HEAD = { ...LINK_HEAD, ':path': '/control' };
 
-export interface LinkClientOptions {
-  readonly socket: Socket;
-  /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
-  readonly peer: string;
+export interface LinkClientOptions extends LinkOptions {
   /** Names the agent's session at the other side. What an answer says of itself is then left out. */
   readonly session?: SessionNames;
   /**
@@ -63,18 +52,16 @@ export interface LinkClientOptions {
   /** Names this process, if it is a gateway. */
   readonly gatewayInstance?: string;
   readonly receive?: (message: ControlMessage) => void;
-  /** Of control messages of the other side's tenant. Unset: it is trusted. */
-  readonly allowance?: Allowance;
   /** Set for a gateway towards a hub: its id in the plane, and its answers to the hub's questions. */
   readonly member?: { readonly id: string; readonly answer: Ask } | undefined;
-  readonly events: PlaneEvents;
-  /** See `watchLiveness`. */
-  readonly ping?: PingInterval | undefined;
   readonly suspected?: (is: boolean) => void;
 }
 
 /** What a link's events say it leads to. */
 const PLACES = { agent: 'agents', hub: 'peers', gateway: 'gateways', 'api-server': 'api-server link' } as const;
+
+/** What has cut the tunnels if its process closes the connection. */
+const HANGS_UP = { agent: 'agent', hub: undefined, gateway: 'gateway', 'api-server': 'path' } as const;
 
 /** A request that opens a stream. */
 interface Asking<Answer> {
@@ -89,16 +76,11 @@ interface Asking<Answer> {
  * The dialling side of a link: a gateway towards a hub, a hub towards an agent, `isthmus hold` towards a gateway, and an agent, or its hub, on the
  * way to an API server. It is the HTTP/2 client, whichever side made the connection.
  */
-export class LinkClient implements NextHopConnection {
-  readonly dial: Dial;
-  readonly attach: Attach;
+export class LinkClient extends Link implements NextHopConnection {
   readonly closed: Promise<Error>;
   readonly #answered = Promise.withResolvers<string | undefined>();
   /** Resolves when the other side has accepted the link, with the name that a hub says. */
   readonly answered = this.#answered.promise;
-  readonly #http2: Http2Link;
-  readonly #guarded: Guarded;
-  readonly #peer: string;
   readonly #session: SessionNames | undefined;
   /** Whether the tunnels end at the other side. Unset: each answer says it. */
   readonly #halfAtPeer: boolean | undefined;
@@ -108,72 +90,37 @@ export class LinkClient implements NextHopConnection {
   #asks: Asks | undefined;
   #askAgain: NodeJS.Timeout | undefined;
   #cuts: Allowance | undefined;
-  readonly #streams = new RandomSet<Http2Stream>();
   /** How many bytes had come when the last dial began. */
   #readBefore = -1;
-  readonly #closed: (stream: Http2Stream) => void;
-  readonly #carriers: CarrierLink;
   readonly #drain: Drain;
   #leaves = false;
 
   constructor(options: LinkClientOptions) {
-    const { socket, peer, receive = () => {}, events } = options;
-    const where = PLACES[options.to ?? 'hub'];
-    const hangsUp = options.to === 'api-server' ? 'path' : options.to;
-    const http2 = http2Link('client', socket, peer, () => mayHaveDied(), hangsUp);
-    this.#http2 = http2;
-    this.#peer = peer;
+    const { to = 'hub', peer, receive = () => {} } = options;
+    super(options, { role: 'client', where: PLACES[to], hangsUp: HANGS_UP[to], suspected: options.suspected });
+    const { http2 } = this;
     this.#session = options.session;
-    this.#halfAtPeer = options.to === 'api-server' ? undefined : options.to === 'agent';
-    // The control stream alone does not keep a link open.
+    this.#halfAtPeer = to === 'api-server' ? undefined : to === 'agent';
     const drain = new Drain({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#drain = drain;
     this.closed = drain.closed;
-    this.dial = (request) => this.#dial(request);
-    this.attach = (request) => this.#attach(request);
-    const fault = (error: Error) => {
-      this.destroy(error);
-      events.emit('fault', where, peer, error);
-    };
-    this.#guarded = guarding(fault);
-    this.#closed = this.#guarded((stream: Http2Stream) => {
-      this.#streams.delete(stream);
-      drain.endIfIdle();
-    });
-    this.#carriers = { peer, far: 'destination', closed: this.#closed };
-    http2.on('fault', fault);
     http2.once('goaway', () => drain.refuseDials(new Error('it is closing the link')));
     http2.once('close', (reason) => {
       clearTimeout(this.#askAgain);
       drain.over(reason);
     });
-    // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
-    const mayHaveDied = watchLiveness(http2, (error) => http2.destroy(error, true), {
-      ping: options.ping,
-      suspected: options.suspected,
-      // A dial that was given up, because another session was faster, has found out nothing yet.
-      carries: () => this.open > 0 || http2.bytesRead === this.#readBefore,
-    });
     const stream = http2.request({
       ...CONTROL_HEAD,
       ...(options.gatewayInstance !== undefined && { [GATEWAY_FIELD]: options.gatewayInstance }),
     });
-    stream.once('close', () => this.destroy(new Error('control stream ended')));
     stream.once('response', (head: Head) => {
       const why = head[WHY_FIELD];
       if (why === undefined) this.#answered.resolve(percentDecoded(head[HUB_FIELD] ?? ''));
       else this.destroy(new Error(`it refuses this link: ${reasonOf(why)}`));
     });
-    this.#control = new Control(stream, {
-      lineBytes: TRANSPORT.controlLineBytes,
-      allowance: options.allowance,
-      receive: (message) => {
-        this.#leaves ||= message.type === 'drain';
-        receive(message);
-      },
-      refused: (error) => events.emit('refused', where, peer, error),
-      fault,
-      fail: (error) => this.destroy(error),
+    this.#control = this.control(stream, TRANSPORT.controlLineBytes, (message) => {
+      this.#leaves ||= message.type === 'drain';
+      receive(message);
     });
     this.#member = options.member;
     this.#allowance = options.allowance;
@@ -181,14 +128,18 @@ export class LinkClient implements NextHopConnection {
     if (options.member) this.#questions();
   }
 
-  /** Tunnels and pending dials. */
-  get open(): number {
-    return this.#streams.size;
+  protected endIfIdle(): void {
+    this.#drain.endIfIdle();
+  }
+
+  /** A dial that was given up, because another session was faster, has found out nothing yet. */
+  protected override get carries(): boolean {
+    return super.carries || this.http2.bytesRead === this.#readBefore;
   }
 
   /** The round-trip time, in milliseconds, a recent minimum; undefined before the first PING is answered. */
   get rtt(): number | undefined {
-    return this.#http2.rtt || undefined;
+    return this.http2.rtt || undefined;
   }
 
   send(message: ControlMessage): void {
@@ -229,9 +180,9 @@ export class LinkClient implements NextHopConnection {
   #openAsks(): Asks {
     const member = this.#member;
     const named = member && { [MEMBER_FIELD]: percentEncoded(member.id) };
-    const stream = this.#http2.request({ ...LINK_HEAD, ':path': ASK_PATH, ...named });
+    const stream = this.http2.request({ ...LINK_HEAD, ':path': ASK_PATH, ...named });
     const asks = new Asks(stream, {
-      peer: this.#peer,
+      peer: this.carriers.peer,
       answer: member?.answer ?? nothing,
       lineBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
       sendBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
@@ -263,7 +214,7 @@ export class LinkClient implements NextHopConnection {
         this.#askLater();
       }
     };
-    if (!this.#http2.closed) this.#askAgain = setTimeout(again, TRANSPORT.asksAgainMs).unref();
+    if (!this.http2.closed) this.#askAgain = setTimeout(again, TRANSPORT.asksAgainMs).unref();
   }
 
   /** Resolves when all control messages are on their way, or never will be. */
@@ -289,43 +240,29 @@ export class LinkClient implements NextHopConnection {
   /** Accepts no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */
   close(): void {
     this.#drain.refuseDials(new Error('the link is closing'));
-    this.#http2.close();
+    this.http2.close();
     this.#drain.endIfIdle();
   }
 
-  /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
-  destroy(reason: Error): void {
-    this.#http2.destroy(reason);
-  }
-
-  /** Ends the link and every tunnel on it, also those that could be resumed elsewhere, and tells the other side why. */
-  destroyAndTell(reason: Error): void {
-    cutStreams(this.#streams, planeEnded(reason, 'credential'));
-    this.#http2.destroy(reason, true);
-  }
-
-  #dial(request: DialRequest): Promise<Established> {
-    return this.#ask(request, requestHead(request), {
-      read: (head, end) => this.#established(readAnswer(head, this.#session), request.session, end),
+  readonly dial: Dial = (request) =>
+    this.#ask(request, requestHead(request), {
+      read: (head, end) => {
+        const { agentId, sessionId, hubId, agentPrincipal, timing, ticket } = readAnswer(head, this.#session);
+        // A session that was asked for has its name from the registry: an answer may name any.
+        const established: Established = { end, agentId, sessionId: request.session ?? sessionId, hubId, timing };
+        if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
+        if (ticket) {
+          end.halfAtPeer = this.#halfAtPeer ?? endsThere(agentId);
+          established.resumption = { ticket, end };
+        }
+        return established;
+      },
       acknowledged: request.acknowledged,
       cancelled: ErrorCode.CANCEL,
     });
-  }
 
-  /** @param asked the session that was asked for, which has its name from the registry: an answer may name any */
-  #established(answer: Answer, asked: string | undefined, end: StreamEnd): Established {
-    const { agentId, sessionId, hubId, agentPrincipal, timing, ticket } = answer;
-    const established: Established = { end, agentId, sessionId: asked ?? sessionId, hubId, timing };
-    if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
-    if (ticket) {
-      end.halfAtPeer = this.#halfAtPeer ?? endsThere(agentId);
-      established.resumption = { ticket, end };
-    }
-    return established;
-  }
-
-  #attach(request: AttachRequest): Promise<Attached> {
-    return this.#ask(request, attachHead(request), {
+  readonly attach: Attach = (request) =>
+    this.#ask(request, attachHead(request), {
       read: (head, end) => {
         const answer = readAttachedAnswer(head);
         end.halfAtPeer = this.#halfAtPeer ?? endsThere(answer.agentId);
@@ -335,7 +272,6 @@ export class LinkClient implements NextHopConnection {
       // If nobody waits for it any more, its tunnel must not end with it.
       cancelled: WAY_LOST,
     });
-  }
 
   #ask<Answer>(
     request: DialRequest | AttachRequest,
@@ -345,10 +281,16 @@ export class LinkClient implements NextHopConnection {
     if (request.signal.aborted) return Promise.reject(abandoned());
     const stream = this.#begin(head);
     if (stream instanceof DialError) return Promise.reject(stream);
-    const guarded = this.#guarded;
+    const { guarded } = this;
     // Why a link ends is known only after all its streams have ended.
     const closed = (code: number | undefined) => queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
-    const answered = (head: Head) => {
+    const headed = (head: Head, kind: HeadKind) => {
+      if (kind !== 'response') {
+        const roundTripMs = readUnderWay(head);
+        if (roundTripMs === undefined) acknowledged?.();
+        else request.underWay?.(roundTripMs);
+        return;
+      }
       try {
         pending.succeed(read(head, end));
       } catch (error) {
@@ -358,13 +300,7 @@ export class LinkClient implements NextHopConnection {
         else stream.end();
       }
     };
-    const headed = (head: Head, kind: HeadKind) => {
-      const roundTripMs = readUnderWay(head);
-      if (kind === 'response') answered(head);
-      else if (roundTripMs !== undefined) request.underWay?.(roundTripMs);
-      else acknowledged?.();
-    };
-    const end = new StreamEnd(stream, this.#carriers, { headed, closed });
+    const end = new StreamEnd(stream, this.carriers, { headed, closed });
     const pending = new PendingDial<Answer>(request, {
       guarded,
       cancel: () => stream.reset(cancelled),
@@ -378,9 +314,9 @@ export class LinkClient implements NextHopConnection {
     const { reason } = this.#drain;
     if (reason) return this.#drain.errorOf(reason);
     try {
-      const stream = this.#http2.begin(head);
-      this.#streams.add(stream);
-      this.#readBefore = this.#http2.bytesRead;
+      const stream = this.http2.begin(head);
+      this.streams.add(stream);
+      this.#readBefore = this.http2.bytesRead;
       return stream;
     } catch (error) {
       if (error instanceof TypeError) return new DialError('http_request_error', error.message, { cause: error });
@@ -394,7 +330,7 @@ export class LinkClient implements NextHopConnection {
     if (reason) return this.#drain.errorOf(reason);
     // The link goes on: another session may serve the dial, but none is about to take this one's place.
     const why = code === ErrorCode.REFUSED_STREAM ? 'dial refused' : 'the stream ended without an answer';
-    return new DialError('proxy_internal_error', `${this.#peer}: ${why}`, { retryable: true });
+    return new DialError('proxy_internal_error', `${this.carriers.peer}: ${why}`, { retryable: true });
   }
 }
 

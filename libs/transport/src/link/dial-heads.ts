@@ -302,7 +302,7 @@ export interface SessionNames extends Names {
   readonly agentPrincipal?: string;
 }
 
-export interface Answer extends SessionNames {
+interface Answer extends SessionNames {
   readonly timing: DialTiming;
   /** Set if the tunnel may be resumed. */
   ticket?: ResumeTicket;

@@ -15,7 +15,7 @@ import { LinkClient } from './client.ts';
 import { answerHead, readAnswer, refusalHead, requestHead } from './dial-heads.ts';
 import { LinkServer } from './server.ts';
 import { dialTcp, link, listen, readAll, request } from './testing.ts';
-import { http2Link } from './tunnel-end.ts';
+import { http2Link } from './link.ts';
 import { requestLink } from './upgrade.ts';
 
 test('a dial through a link reaches the destination and carries bytes, half-close and timing', async () => {

@@ -3,7 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
 import { LinkChecks, type PingInterval, WIRE, watchLiveness } from '@isthmus/wire';
-import { http2Link } from './tunnel-end.ts';
+import { http2Link } from './link.ts';
 import { pingAtRest } from './upgrade.ts';
 
 describe('liveness', () => {

@@ -1,5 +1,4 @@
-import type { Socket } from 'node:net';
-import { guarding, printable, RandomSet } from '@isthmus/runtime';
+import { printable } from '@isthmus/runtime';
 import {
   type AgentTunnels,
   type Ask,
@@ -14,7 +13,6 @@ import {
   type GatewayLoss,
   HungUp,
   LinkReset,
-  planeEnded,
   type Question,
   type ResumeTicket,
   SessionLost,
@@ -22,22 +20,18 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import {
-  type Allowance,
   DuplexStream,
   ErrorCode,
   encodeHead,
   type Head,
-  type Http2Link,
   type Http2Stream,
   type OutgoingHead,
-  type PingInterval,
-  watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
 import { percentDecoded, percentEncoded } from '../http1.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD } from './ask.ts';
-import { Control, type ControlMessage, GATEWAY_FIELD, isHexId } from './control.ts';
+import { type Control, type ControlMessage, GATEWAY_FIELD, isHexId } from './control.ts';
 import {
   ATTACH_PATH,
   answerHead,
@@ -49,7 +43,8 @@ import {
   type ServedAttach,
   underWayHead,
 } from './dial-heads.ts';
-import { type CarrierLink, cutStreams, http2Link, type LinkLimits, StreamEnd } from './tunnel-end.ts';
+import { Link, type LinkLimits, type LinkOptions } from './link.ts';
+import { StreamEnd } from './tunnel-end.ts';
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
@@ -78,10 +73,7 @@ function progressOn(stream: Http2Stream): Pick<DialRequest, 'acknowledged' | 'un
   };
 }
 
-export interface LinkServerOptions extends ServeDialOptions {
-  readonly socket: Socket;
-  /** What is at the other side, for error texts. */
-  readonly peer: string;
+export interface LinkServerOptions extends LinkOptions, ServeDialOptions {
   /** The tunnels that end here and can be resumed, at an agent or beside an API server. Unset: all are passed on. */
   readonly tunnels?: Pick<AgentTunnels, 'instance' | 'begin' | 'attach' | 'linked' | 'unlinked' | 'hungUp'>;
   /** Called with each tunnel that a dial has begun. */
@@ -98,14 +90,10 @@ export interface LinkServerOptions extends ServeDialOptions {
   readonly goaway?: () => void;
   /** Called with each message that is not about the link itself. */
   readonly receive?: (message: ControlMessage) => void;
-  /** Of control messages of the other side's tenant. Unset: it is trusted. */
-  readonly allowance?: Allowance;
   /** The other side is a gateway whose certificate is for some tenants alone. */
   readonly restricted?: boolean;
   /** Answers the other side's questions. Unset: it may ask none. */
   readonly answer?: Ask | undefined;
-  /** See `watchLiveness`. */
-  readonly ping?: PingInterval | undefined;
   /** Of what the dialling side may do. Unset: it is trusted. */
   readonly limits?: LinkLimits;
 }
@@ -114,17 +102,13 @@ export interface LinkServerOptions extends ServeDialOptions {
  * The serving side of a link: a hub towards gateways, an agent towards its hub, a gateway towards `isthmus hold`, and who has API servers. It is the
  * HTTP/2 server, whichever side made the connection. It reads each dial and attach, and answers it with a tunnel or a refusal.
  */
-export class LinkServer {
+export class LinkServer extends Link {
   readonly #closed = Promise.withResolvers<Error>();
   /** Resolves with the reason when the link and all its tunnels have ended. */
   readonly closed = this.#closed.promise;
-  readonly #http2: Http2Link;
   readonly #options: LinkServerOptions;
-  readonly #streams = new RandomSet<Http2Stream>();
   /** The last message of each type, until the other side has opened its control stream. */
   readonly #unsent = new Map<string, ControlMessage>();
-  readonly #failed = (error: Error) => this.#fault(error);
-  readonly #carriers: CarrierLink;
   #control: Control | undefined;
   #asks: Asks | undefined;
   #memberId = '';
@@ -134,35 +118,18 @@ export class LinkServer {
   #closing = false;
 
   constructor(options: LinkServerOptions) {
+    super(options, { role: 'server', where: `${options.role} link`, limits: options.limits });
     this.#options = options;
-    const http2 = http2Link('server', options.socket, options.peer, () => mayHaveDied(), undefined, options.limits);
-    this.#http2 = http2;
-    const closed = guarding(this.#failed)((stream: Http2Stream) => {
-      this.#streams.delete(stream);
-      this.#endWhenIdle();
-    });
-    this.#carriers = { peer: options.peer, far: 'caller', closed };
-    http2.once('goaway', () => {
+    this.http2.once('goaway', () => {
       this.#closing = true;
       options.goaway?.();
     });
     options.tunnels?.linked(this);
-    http2.once('close', (reason) => {
+    this.http2.once('close', (reason) => {
       options.tunnels?.unlinked(this, this.lossFor(reason));
       this.#closed.resolve(reason);
     });
-    // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
-    const mayHaveDied = watchLiveness(http2, (error) => http2.destroy(error, true), {
-      ping: options.ping,
-      carries: () => this.open > 0,
-    });
-    http2.on('fault', this.#failed);
-    http2.on('begun', (stream, head) => this.#accept(stream, head));
-  }
-
-  /** Tunnels and pending dials. */
-  get open(): number {
-    return this.#streams.size;
+    this.http2.on('begun', (stream, head) => this.#accept(stream, head));
   }
 
   /** The instance of the gateway at the other side; undefined if it does not say. */
@@ -206,24 +173,12 @@ export class LinkServer {
   /** Takes no new dials, lets running tunnels finish, then closes. */
   close(): void {
     this.#closing = true;
-    this.#http2.close();
-    this.#endWhenIdle();
+    this.http2.close();
+    this.endIfIdle();
   }
 
-  /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
-  destroy(reason: Error): void {
-    this.#http2.destroy(reason);
-  }
-
-  /** As `destroy`, also tunnels that could be resumed elsewhere, and tells the other side why: it may not stay. */
-  destroyAndTell(reason: Error): void {
-    cutStreams(this.#streams, planeEnded(reason, 'credential'));
-    this.#http2.destroy(reason, true);
-  }
-
-  /** The control stream alone does not keep a link open. */
-  #endWhenIdle(): void {
-    if (this.#closing && this.#streams.size === 0) this.destroy(new Error('link closed'));
+  protected endIfIdle(): void {
+    if (this.#closing && this.open === 0) this.destroy(new Error('link closed'));
   }
 
   #accept(stream: Http2Stream, head: Head): void {
@@ -233,7 +188,7 @@ export class LinkServer {
       else if (method === 'POST' && path === ATTACH_PATH) this.#attach(stream, head);
       else this.#acceptOther(stream, head);
     } catch (error) {
-      this.#fault(error as Error);
+      this.fault(error as Error);
     }
   }
 
@@ -256,7 +211,7 @@ export class LinkServer {
         stream.closed ? undefined : this.#accepted(stream, end, established, request, halfAtPeer),
       refuse: (error) => this.#refuse(stream, error),
       ...(this.#options.begun && { begun: this.#options.begun }),
-      fault: this.#failed,
+      fault: this.fault,
     };
     void serve(request, this.#options.dial, waiter, this.#options);
   }
@@ -312,7 +267,7 @@ export class LinkServer {
         return end;
       },
       refuse: (error) => this.#refuse(stream, error),
-      fault: this.#failed,
+      fault: this.fault,
     };
     // What is passed on does not come from the tunnel's own end.
     request.halfAtPeer = false;
@@ -347,17 +302,17 @@ export class LinkServer {
   ): { readonly request: Request; readonly end: StreamEnd } | undefined {
     const { role, events, peer, enter } = this.#options;
     let signal: DialAbort | undefined;
-    const end = new StreamEnd(stream, this.#carriers, { closed: () => signal?.abort(gone()) });
+    const end = new StreamEnd(stream, this.carriers, { closed: () => signal?.abort(gone()) });
     try {
       const said = read();
       if (said.caller && role !== 'api-server') Object.assign(said, { caller: undefined });
       const request = enter ? enter(said) : said;
       signal = request.signal;
       this.#checkTenant(request);
-      this.#streams.add(stream);
+      this.streams.add(stream);
       return { request, end };
     } catch (error) {
-      events.emit('refused', `${role} link`, peer, error as Error);
+      events.emit('refused', this.where, peer, error as Error);
       this.#refuse(stream, asDialError(error));
       return undefined;
     }
@@ -410,16 +365,9 @@ export class LinkServer {
     if (gateway !== undefined && isHexId(gateway)) this.#gatewayInstance = gateway;
     const { hubId } = this.#options;
     stream.respond({ ':status': 200, ...(hubId !== undefined && { [HUB_FIELD]: percentEncoded(hubId) }) });
-    stream.once('close', () => this.destroy(new Error('control stream ended')));
-    const { role, events, peer, allowance } = this.#options;
-    this.#control = new Control(stream, {
-      lineBytes: role === 'agent' ? TRANSPORT.hubLineBytes : TRANSPORT.controlLineBytes,
-      allowance,
-      receive: (message) => this.#receive(message),
-      refused: (error) => events.emit('refused', `${role} link`, peer, error),
-      fault: this.#failed,
-      fail: (error) => this.destroy(error),
-    });
+    const { hubLineBytes, controlLineBytes } = TRANSPORT;
+    const lineBytes = this.#options.role === 'agent' ? hubLineBytes : controlLineBytes;
+    this.#control = this.control(stream, lineBytes, (message) => this.#receive(message));
     for (const message of this.#unsent.values()) this.#control.send(message);
     this.#unsent.clear();
   }
@@ -428,12 +376,5 @@ export class LinkServer {
     if (message.type === 'drain') this.#options.goaway?.();
     else if (message.type === 'hung-up') this.#options.tunnels?.hungUp(message, this);
     else this.#options.receive?.(message);
-  }
-
-  /** Our code threw where it never should. The link ends, and the other side opens another. */
-  #fault(error: Error): void {
-    const { role, events, peer } = this.#options;
-    this.destroy(error);
-    events.emit('fault', `${role} link`, peer, error);
   }
 }

@@ -1,10 +1,8 @@
-import type { Socket } from 'node:net';
 import { Waiting } from '@isthmus/runtime';
 import {
   type Carrier,
   type CarrierUser,
   CUT_BY,
-  type CutBy,
   type EndUser,
   HungUp,
   LinkReset,
@@ -22,14 +20,11 @@ import {
   failureOf,
   type Head,
   type HeadKind,
-  Http2Link,
-  type Http2LinkOptions,
   type Http2Stream,
   headOf,
   StreamError,
   type StreamHandler,
 } from '@isthmus/wire';
-import { TENANT_FIELD } from './dial-heads.ts';
 
 /** What the carriers on a link need of it. */
 export interface CarrierLink {
@@ -58,14 +53,9 @@ const HUNG_UP = 0x49_53_00_02;
 const RESET = 0x49_53_00_03;
 
 /** The code of a reset that ends a tunnel for both its ends. */
-function endingCode(reason: Error): number {
+export function endingCode(reason: Error): number {
   if (!(reason instanceof PlaneEnded)) return ErrorCode.CANCEL;
   return reason.by === 'path' ? BY_PLANE : CUT + CUT_BY.indexOf(reason.by);
-}
-
-/** Ends the tunnels of a link, also those that could be resumed elsewhere. */
-export function cutStreams(streams: Iterable<Http2Stream>, cut: PlaneEnded): void {
-  for (const stream of [...streams]) stream.reset(endingCode(cut), cut);
 }
 
 /** Returns what a reset says of its tunnel: that its way is lost, or that the plane cut it. Undefined for all other codes. */
@@ -493,43 +483,4 @@ export class StreamCarrier implements Carrier, StreamHandler {
     this.#ended = true;
     this.#stream.reset(code);
   }
-}
-
-/** Of what the other side of a link may do. */
-export type LinkLimits = Pick<Http2LinkOptions, 'config' | 'rules'>;
-
-/**
- * The HTTP/2 of one side of a link. The dialling side is the HTTP/2 client, whichever side made the connection.
- * @param peer what is at the other side, for error texts
- * @param mayHaveDied see `watchLiveness`
- * @param hangsUp what has cut the tunnels if the other side's process closes the connection. Default `path`
- * @param limits default: the other side is trusted
- */
-export function http2Link(
-  role: 'client' | 'server',
-  socket: Socket,
-  peer: string,
-  mayHaveDied: () => boolean = () => true,
-  hangsUp?: CutBy,
-  limits: LinkLimits = { rules: { groupField: TENANT_FIELD } },
-): Http2Link {
-  const lost = (reason: NodeJS.ErrnoException) => {
-    const Lost = lossOf(reason.code, mayHaveDied);
-    return new Lost(`${peer}: ${reason.message}`, {
-      cause: reason,
-      ...(Lost === HungUp && hangsUp && { by: hangsUp }),
-    });
-  };
-  return new Http2Link({ role, socket, lost, ...limits });
-}
-
-/**
- * When a process dies, its kernel closes its connections, and resets those with bytes that the process has not read. So if we have sent
- * nothing lately, a reset comes from something on the way. If we have heard nothing for long, neither side heard the other, and the other
- * process, which lives, has closed the connection for that: what we sent meanwhile then drew the reset, which dropped its reason.
- */
-function lossOf(code: string | undefined, mayHaveDied: () => boolean): typeof SessionLost {
-  if (code === 'EPIPE') return HungUp;
-  if (code === 'ECONNRESET') return mayHaveDied() ? HungUp : LinkReset;
-  return SessionLost;
 }

@@ -26,7 +26,7 @@ export async function serve(
 ) {
   const events = planeEvents();
   const server = new GrpcServer({
-    services: [{ path: PATH, serve: serveCall }],
+    service: { path: PATH, serve: serveCall },
     events,
     name: 'test',
     keepaliveMs: 3_600_000,

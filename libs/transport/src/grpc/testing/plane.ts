@@ -50,7 +50,7 @@ export interface Served {
 
 export async function serveGrpc(service: GrpcService, events: PlaneEvents, path?: string): Promise<Served> {
   const server = new GrpcServer({
-    services: [service],
+    service,
     events,
     name: 'grpc',
     keepaliveMs: 3_600_000,
