@@ -38,18 +38,15 @@ export function readConnect({ method, target, fields, rest }: RequestHead): Conn
   if (method !== 'CONNECT') throw new RequestRefused(405, `this port serves CONNECT, not ${quoted(method)}`);
   // It would be in the error that says so, and in logs.
   if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
-  if (fields.some(promisesBody)) throw new RequestRefused(400, 'a CONNECT request has no body');
-  const traceparent = fields.find(([name]) => name === 'traceparent')?.[1];
-  return {
-    target: copied(target),
-    rest,
-    credentials: fields.flatMap(([name, value]) => (name === 'proxy-authorization' ? [value] : [])),
-    ...(traceparent !== undefined && { traceparent: copied(traceparent) }),
-  };
-}
-
-function promisesBody([name, value]: Field): boolean {
-  return name === 'transfer-encoding' || (name === 'content-length' && !NO_LENGTH.test(value));
+  const credentials: string[] = [];
+  let traceparent: string | undefined;
+  for (const [name, value] of fields) {
+    if (name === 'transfer-encoding' || (name === 'content-length' && !NO_LENGTH.test(value)))
+      throw new RequestRefused(400, 'a CONNECT request has no body');
+    if (name === 'proxy-authorization') credentials.push(value);
+    if (name === 'traceparent') traceparent ??= copied(value);
+  }
+  return { target: copied(target), rest, credentials, ...(traceparent !== undefined && { traceparent }) };
 }
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';

@@ -28,73 +28,6 @@ function targetOf({ host }: Destination): string {
   return host === '::' ? '::1' : host === '0.0.0.0' ? '127.0.0.1' : host;
 }
 
-/** The timed steps of an agent's dial: the lookup of a name, and the connection. They are emitted as spans, and sent back. */
-class EndpointSteps {
-  readonly refused: (address?: string) => Error | undefined;
-  readonly #request: DialRequest;
-  readonly #tracer: DialTracer;
-  readonly #start = performance.now();
-  readonly #named: boolean;
-  /** When there was an address to connect to: the start, if the destination is an address. */
-  #resolved: number | undefined;
-
-  /** @param refused returns why an address must not be dialled, or a name not be resolved */
-  constructor(request: DialRequest, tracer: DialTracer, refused: (address?: string) => Error | undefined) {
-    this.refused = refused;
-    this.#request = request;
-    this.#tracer = tracer;
-    this.#named = isIP(request.destination.host) === 0;
-    if (!this.#named) this.#resolved = this.#start;
-  }
-
-  /** Whether the name has no address yet. */
-  get resolving(): boolean {
-    return this.#resolved === undefined;
-  }
-
-  /**
-   * Resolves the name, timed. Only the allowed ones of several addresses are returned: judging the name again later could give another answer.
-   * @returns what gives up
-   */
-  resolve(name: string, done: (error: Error | undefined, addresses: readonly string[]) => void): () => void {
-    return names.resolve(name, (error, found) => {
-      if (error) return done(error, []);
-      this.#resolved = performance.now();
-      const refusals = found.map(({ address }) => this.refused(address));
-      const allowed = found.filter((_, index) => refusals[index] === undefined);
-      const addresses = allowed.map(({ address }) => address);
-      done(addresses.length === 0 ? refusals[0] : undefined, addresses);
-    });
-  }
-
-  connected(socket: Socket): DialTiming {
-    const { destination } = this.#request;
-    if (!this.#named) return this.#ended({ peer: { address: targetOf(destination), port: destination.port } });
-    // This asks the system, which costs a tenth of a connection, so only if there is no other way to know.
-    const { remoteAddress: address, remotePort: port } = socket;
-    return this.#ended(address !== undefined && port !== undefined ? { peer: { address, port } } : {});
-  }
-
-  failed(error: DialError): DialTiming {
-    const { destination } = this.#request;
-    const { port } = destination;
-    const peer = peerIn(error.cause) ?? (this.#named ? undefined : { host: targetOf(destination), port });
-    return this.#ended({ error, ...(peer && { peer: { address: peer.host, port: peer.port } }) });
-  }
-
-  #ended(outcome: Pick<DialStep, 'error' | 'peer'>): DialTiming {
-    const [request, start, resolved, end] = [this.#request, this.#start, this.#resolved, performance.now()];
-    if (resolved === undefined) {
-      const { error } = outcome;
-      this.#tracer.step('agent.dns', request, { start, end, ...(error && { error }) });
-      return { dnsMs: end - start };
-    }
-    if (this.#named) this.#tracer.step('agent.dns', request, { start, end: resolved });
-    this.#tracer.step('agent.connect', request, { start: resolved, end, ...outcome });
-    return { connectMs: end - resolved, ...(this.#named && { dnsMs: resolved - start }) };
-  }
-}
-
 /** Node names in an error what it tried to connect to. With several addresses, each has an error of its own. */
 function peerIn(cause: unknown): Destination | undefined {
   const first = cause instanceof AggregateError ? cause.errors[0] : cause;
@@ -188,54 +121,129 @@ interface EndpointOptions extends OwnRules {
 
 /** The agent's Dial: opens the destination's socket. Errors have Go's words (`dial tcp h:p: connect: connection refused`). */
 export function endpointDial(options: EndpointOptions): Dial {
-  const { agentId, events, tracer = noTracer } = options;
   return (request) => {
     if (request.signal.aborted) return Promise.reject(abandoned());
-    const now = performance.now();
-    const ownDeadline = now + TRANSPORT.destinationConnectMs;
-    const steps = new EndpointSteps(request, tracer, refusalOf(request, options));
-    let giveUp = () => {};
+    return new EndpointDial(request, options).pending.answer;
+  };
+}
+
+/** An agent's dial. Its steps, the lookup of a name and the connection, are timed: they are emitted as spans, and sent back. */
+class EndpointDial {
+  readonly pending: PendingDial;
+  readonly #request: DialRequest;
+  readonly #options: EndpointOptions;
+  /** Returns why an address must not be dialled, or a name not be resolved. */
+  readonly #refusal: Refusal;
+  readonly #start = performance.now();
+  readonly #named: boolean;
+  /** When there was an address to connect to: the start, if the destination is an address. */
+  #resolved: number | undefined;
+  #giveUp = () => {};
+
+  constructor(request: DialRequest, options: EndpointOptions) {
+    this.#request = request;
+    this.#options = options;
+    this.#refusal = refusalOf(request, options);
+    this.#named = isIP(request.destination.host) === 0;
+    if (!this.#named) this.#resolved = this.#start;
     // A defect fails the dial: one in the callback for the acknowledgement, say.
     const guarded = guarding((error) => {
-      pending.fail(asDialError(error));
-      events?.emit('fault', 'destination', formatDestination(request.destination), error);
+      this.pending.fail(asDialError(error));
+      options.events?.emit('fault', 'destination', formatDestination(request.destination), error);
     });
-    const timed = (error: DialError) => {
-      error.timing = steps.failed(error);
-      return error;
-    };
-    const deadline = Math.min(ownDeadline, request.deadline);
-    const pending = new PendingDial(request, {
+    const deadline = Math.min(this.#start + TRANSPORT.destinationConnectMs, request.deadline);
+    this.pending = new PendingDial(request, {
       guarded,
       deadline,
       meanwhile: {
-        due: Math.min(now + TRANSPORT.acknowledgeAfterMs, deadline),
+        due: Math.min(this.#start + TRANSPORT.acknowledgeAfterMs, deadline),
         act: () => request.acknowledged?.(),
       },
-      abandoned: () => timed(abandoned()),
-      expired() {
-        if (!request.trial) events?.emit('endpoint:failure', true);
-        return timed(timeoutError(request, steps, request.deadline < ownDeadline));
-      },
-      settled(error) {
-        if (error) giveUp();
+      abandoned: () => this.#timed(abandoned()),
+      expired: () => this.#expired(),
+      settled: (error) => {
+        if (error) this.#giveUp();
       },
     });
-    const refuse = guarded((error: NodeJS.ErrnoException) => {
-      const refused = error instanceof DialError;
-      if (!request.trial) {
-        if (refused) events?.emit('refused', 'destination', formatDestination(request.destination), error);
-        events?.emit('endpoint:failure', error.code === 'ETIMEDOUT');
-      }
-      pending.fail(timed(refused ? error : connectError(request, error)));
+    this.#reach(guarded);
+  }
+
+  #reach(guarded: Guarded): void {
+    const { port } = this.#request.destination;
+    const host = targetOf(this.#request.destination);
+    const connected = guarded((socket: Socket) => this.#connected(socket));
+    const failed = guarded((error: NodeJS.ErrnoException) => this.#refuse(error));
+    const connect = (addresses: readonly string[]) => {
+      this.#giveUp = connectFirst(addresses, { open: (address) => openTo(address, port), connected, failed });
+    };
+    const resolved = guarded((error: Error | null, found: readonly { readonly address: string }[]) => {
+      if (error) return this.#refuse(error);
+      this.#resolved = performance.now();
+      const refusals = found.map(({ address }) => this.#refusal(address));
+      // Only the allowed ones of several addresses are tried: judging the name again later could give another answer.
+      const allowed = found.filter((_, index) => refusals[index] === undefined);
+      if (allowed.length === 0 && refusals[0]) this.#refuse(refusals[0]);
+      else connect(allowed.map(({ address }) => address));
     });
-    const connected = guarded((socket: Socket) => {
-      const { session: sessionId = '' } = request;
-      pending.succeed({ end: new SocketEnd(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
-    });
-    giveUp = reach(request, steps, { guarded, connected, refuse });
-    return pending.answer;
-  };
+    const refused = this.#refusal(this.#named ? undefined : host);
+    if (refused) failed(refused);
+    else if (this.#named) this.#giveUp = names.resolve(host, resolved);
+    else connect([host]);
+  }
+
+  #connected(socket: Socket): void {
+    const { destination, session: sessionId = '' } = this.#request;
+    // This asks the system, which costs a tenth of a connection, so only if there is no other way to know.
+    const { remoteAddress: address, remotePort: port } = this.#named
+      ? socket
+      : { remoteAddress: targetOf(destination), remotePort: destination.port };
+    const timing = this.#ended(address !== undefined && port !== undefined ? { peer: { address, port } } : {});
+    this.pending.succeed({ end: new SocketEnd(socket), agentId: this.#options.agentId, sessionId, hubId: '', timing });
+  }
+
+  #refuse(error: NodeJS.ErrnoException): void {
+    const { events } = this.#options;
+    const refused = error instanceof DialError;
+    if (!this.#request.trial) {
+      if (refused) events?.emit('refused', 'destination', formatDestination(this.#request.destination), error);
+      events?.emit('endpoint:failure', error.code === 'ETIMEDOUT');
+    }
+    this.pending.fail(this.#timed(refused ? error : connectError(this.#request, error)));
+  }
+
+  /** If the dial's deadline passed before the agent's own, the error is the same whichever part of the plane reports it first. */
+  #expired(): DialError {
+    const { destination, trial, deadline } = this.#request;
+    const expired = deadline < this.#start + TRANSPORT.destinationConnectMs;
+    if (!trial) this.#options.events?.emit('endpoint:failure', true);
+    if (this.#resolved !== undefined) {
+      const text = `dial tcp ${formatDestination(destination)}: i/o timeout`;
+      return this.#timed(new DialError('connection_timeout', text, { expired }));
+    }
+    const text = `dial tcp: lookup ${destination.host}: i/o timeout`;
+    return this.#timed(new DialError('dns_timeout', text, { retryable: !expired, expired }));
+  }
+
+  #timed(error: DialError): DialError {
+    const { destination } = this.#request;
+    const { port } = destination;
+    const peer = peerIn(error.cause) ?? (this.#named ? undefined : { host: targetOf(destination), port });
+    error.timing = this.#ended({ error, ...(peer && { peer: { address: peer.host, port: peer.port } }) });
+    return error;
+  }
+
+  #ended(outcome: Pick<DialStep, 'error' | 'peer'>): DialTiming {
+    const { tracer = noTracer } = this.#options;
+    const [request, start, resolved, end] = [this.#request, this.#start, this.#resolved, performance.now()];
+    if (resolved === undefined) {
+      const { error } = outcome;
+      tracer.step('agent.dns', request, { start, end, ...(error && { error }) });
+      return { dnsMs: end - start };
+    }
+    if (this.#named) tracer.step('agent.dns', request, { start, end: resolved });
+    tracer.step('agent.connect', request, { start: resolved, end, ...outcome });
+    return { connectMs: end - resolved, ...(this.#named && { dnsMs: resolved - start }) };
+  }
 }
 
 function abandoned(): DialError {
@@ -247,34 +255,6 @@ function abandoned(): DialError {
  * reads the reset.
  */
 const UNREAD = { readableHighWaterMark: 1 };
-
-interface Reaching {
-  readonly guarded: Guarded;
-  readonly connected: (socket: Socket) => void;
-  readonly refuse: (error: NodeJS.ErrnoException) => void;
-}
-
-/** @returns what gives up */
-function reach(
-  { destination }: DialRequest,
-  steps: EndpointSteps,
-  { guarded, connected, refuse }: Reaching,
-): () => void {
-  const host = targetOf(destination);
-  const connect = (addresses: readonly string[]) =>
-    connectFirst(addresses, { open: (address) => openTo(address, destination.port), connected, failed: refuse });
-  const named = isIP(host) === 0;
-  const refused = steps.refused(named ? undefined : host);
-  if (refused) refuse(refused);
-  if (refused) return () => {};
-  if (!named) return connect([host]);
-  const resolved = guarded((error: Error | undefined, addresses: readonly string[]) => {
-    if (error) refuse(error);
-    else giveUp = connect(addresses);
-  });
-  let giveUp = steps.resolve(host, resolved);
-  return () => giveUp();
-}
 
 /** Starts to connect to an address. */
 export function openTo(host: string, port: number): Socket {
@@ -334,16 +314,4 @@ export function connectError(request: Pick<DialRequest, 'destination'>, thrown: 
   const [name, words] = FAILURES[code] ?? (['proxy_internal_error', error.message] as const);
   // An agent without a free socket has sent nothing to the destination. Another agent may have one.
   return new DialError(name, `dial tcp ${target}: ${words}`, { retryable: name === LIMIT_REACHED, cause: thrown });
-}
-
-/**
- * @param expired the dial's deadline passed before the agent's own, so the error is the same whichever part of the plane reports it
- * first
- */
-function timeoutError({ destination }: DialRequest, { resolving }: EndpointSteps, expired: boolean): DialError {
-  if (resolving) {
-    const text = `dial tcp: lookup ${destination.host}: i/o timeout`;
-    return new DialError('dns_timeout', text, { retryable: !expired, expired });
-  }
-  return new DialError('connection_timeout', `dial tcp ${formatDestination(destination)}: i/o timeout`, { expired });
 }
