@@ -136,36 +136,42 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   if (hello.instance !== undefined) lines.push(`isthmus-instance: ${hello.instance}`);
   const head = await ask(socket, `${lines.join('\r\n')}\r\n\r\n`, timeout);
   if (head.status !== 101) throw await refusal(socket, head);
-  const hubId = named(head, 'isthmus-hub');
+  const named = namesIn(head.fields, head.status, "the answer's ");
+  const hubId = named('isthmus-hub');
   if (hubId === '')
     throw new LinkRefused(101, "the answer names no hub: something else than a hub's agent port answered");
   const seconds = pingSecondsIn(head.fields, head.status);
   return {
     hubId,
-    sessionId: named(head, 'isthmus-session'),
-    tenant: tenantOf(head, hello.tenant),
+    sessionId: named('isthmus-session'),
+    tenant: tenantOf(named('isthmus-tenant'), hello.tenant),
     ...(head.fields.get('isthmus-policy') === '?1' && { policy: true }),
     ...(head.fields.get('isthmus-renewal') === '?1' && { renewal: true }),
     ...(seconds !== undefined && { ping: { seconds, atRest: hello.pingSeconds === undefined } }),
-    plane: named(head, 'isthmus-plane'),
+    plane: named('isthmus-plane'),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
 }
 
 /** Hubs of earlier versions name no tenant, because they believe the agent. */
-function tenantOf(head: HttpAnswer, claimed: string | undefined): string {
-  const tenant = named(head, 'isthmus-tenant') || (claimed ?? DEFAULT_TENANT);
+function tenantOf(answered: string, claimed: string | undefined): string {
+  const tenant = answered || (claimed ?? DEFAULT_TENANT);
   if (claimed === undefined || claimed === tenant) return tenant;
-  throw new LinkRefused(
-    head.status,
-    `the hub takes this agent for one of tenant ${tenant}, and --tenant is ${claimed}`,
-  );
+  throw new LinkRefused(101, `the hub takes this agent for one of tenant ${tenant}, and --tenant is ${claimed}`);
 }
 
-/** Throws LinkRefused for a malformed name. A peer that answered 101 knows the protocol. */
-function named({ fields, status }: HttpAnswer, name: string): string {
-  const value = fields.get(name) ?? '';
-  return readName(value, `the answer's ${name}`, status);
+/** Reads the percent-encoded fields of a head. What it returns throws LinkRefused with this status. @param of whose the fields are, for errors */
+function namesIn(fields: ReadonlyMap<string, string>, status: number, of = '') {
+  return (name: string, check: (field: string, text: string) => string = checkName): string => {
+    const value = fields.get(name) ?? '';
+    const text = percentDecoded(value);
+    if (text === undefined) throw new LinkRefused(status, `${of}${name} is not percent-encoded: ${quoted(value)}`);
+    try {
+      return check(`${of}${name}`, text);
+    } catch (error) {
+      throw new LinkRefused(status, (error as Error).message);
+    }
+  };
 }
 
 async function refusal(socket: Socket, head: HttpAnswer): Promise<LinkRefused> {
@@ -260,13 +266,13 @@ function readHello(head: RequestHead, kinds: readonly LinkKind[]): AgentHello {
   }
   const field = (name: string) => fields.get(name) ?? '';
   if (field('isthmus-agent') === '') throw new LinkRefused(400, 'want exactly one agent id');
-  const named = (name: string, check?: typeof checkName) => readName(field(name), name, 400, check);
+  const named = namesIn(fields, 400);
   const tenant = named('isthmus-tenant');
   const pingSeconds = pingSecondsIn(fields, 400);
   const token = /^Bearer (.+)$/.exec(field('authorization'))?.[1];
   return {
     agentId: named('isthmus-agent', checkAgentId),
-    identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
+    identifiers: named('isthmus-identifiers', (_, text) => text),
     version: named('isthmus-version'),
     link,
     ...(pingSeconds !== undefined && { pingSeconds }),
@@ -281,21 +287,6 @@ function instanceOf(text: string): { readonly instance?: string } {
   if (text === '') return {};
   if (isHexId(text)) return { instance: copied(text) };
   throw new LinkRefused(400, `isthmus-instance is ${quoted(text)}: want 16 hexadecimal digits`);
-}
-
-/** Throws LinkRefused with this status. */
-function readName(value: string, name: string, status: number, check = checkName): string {
-  try {
-    return check(name, decode(value, name, status));
-  } catch (error) {
-    throw error instanceof LinkRefused ? error : new LinkRefused(status, (error as Error).message);
-  }
-}
-
-function decode(value: string, name: string, status: number): string {
-  const text = percentDecoded(value);
-  if (text !== undefined) return text;
-  throw new LinkRefused(status, `${name} is not percent-encoded: ${quoted(value)}`);
 }
 
 function acceptance({ link = 'session' }: AgentHello, hello: HubHello): string {
