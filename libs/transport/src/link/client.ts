@@ -10,20 +10,20 @@ import {
   type Established,
   type Question,
 } from '@isthmus/tunnel';
-import {
-  Allowance,
-  ErrorCode,
-  type Head,
-  type HeadKind,
-  type Http2Stream,
-  type OutgoingHead,
-} from '@isthmus/wire';
+import { Allowance, ErrorCode, type Head, type HeadKind, type Http2Stream, type OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dialling-side.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD, nothing } from './ask.ts';
-import { type Control, type ControlMessage, type CutMessage, controlCost, encodeControl, GATEWAY_FIELD } from './control.ts';
+import {
+  type Control,
+  type ControlMessage,
+  type CutMessage,
+  controlCost,
+  encodeControl,
+  GATEWAY_FIELD,
+} from './control.ts';
 import {
   attachHead,
   HUB_FIELD,
@@ -51,7 +51,6 @@ export interface LinkClientOptions extends LinkOptions {
   readonly to?: 'agent' | 'gateway' | 'api-server';
   /** Names this process, if it is a gateway. */
   readonly gatewayInstance?: string;
-  readonly receive?: (message: ControlMessage) => void;
   /** Set for a gateway towards a hub: its id in the plane, and its answers to the hub's questions. */
   readonly member?: { readonly id: string; readonly answer: Ask } | undefined;
   readonly suspected?: (is: boolean) => void;

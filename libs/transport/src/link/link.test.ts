@@ -13,9 +13,9 @@ import { cleanups } from '../testing/cleanups.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { LinkClient } from './client.ts';
 import { answerHead, readAnswer, refusalHead, requestHead } from './dial-heads.ts';
+import { http2Link } from './link.ts';
 import { LinkServer } from './server.ts';
 import { dialTcp, link, listen, readAll, request } from './testing.ts';
-import { http2Link } from './link.ts';
 import { requestLink } from './upgrade.ts';
 
 test('a dial through a link reaches the destination and carries bytes, half-close and timing', async () => {

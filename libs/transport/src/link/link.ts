@@ -19,6 +19,8 @@ export interface LinkOptions extends Pick<LivenessOptions, 'ping'> {
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
   readonly events: PlaneEvents;
+  /** Called with each message; at the serving side, with each that is not about the link itself. */
+  readonly receive?: (message: ControlMessage) => void;
   /** Of control messages of the other side's tenant. Unset: it is trusted. */
   readonly allowance?: Allowance | undefined;
 }

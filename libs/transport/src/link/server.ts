@@ -19,14 +19,7 @@ import {
   type Tunnel,
   type TunnelEnd,
 } from '@isthmus/tunnel';
-import {
-  DuplexStream,
-  ErrorCode,
-  encodeHead,
-  type Head,
-  type Http2Stream,
-  type OutgoingHead,
-} from '@isthmus/wire';
+import { DuplexStream, ErrorCode, encodeHead, type Head, type Http2Stream, type OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
 import { percentDecoded, percentEncoded } from '../http1.ts';
@@ -88,8 +81,6 @@ export interface LinkServerOptions extends LinkOptions, ServeDialOptions {
   readonly hubId?: string;
   /** Called when the dialling side closes the link, or is about to. It sends no new dials, and closes when its tunnels have ended. */
   readonly goaway?: () => void;
-  /** Called with each message that is not about the link itself. */
-  readonly receive?: (message: ControlMessage) => void;
   /** The other side is a gateway whose certificate is for some tenants alone. */
   readonly restricted?: boolean;
   /** Answers the other side's questions. Unset: it may ask none. */

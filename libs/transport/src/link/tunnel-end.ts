@@ -208,7 +208,7 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
 
   use(user: EndUser): void {
     this.#user = user;
-    if (this.#mark) this.#other?.#stream.mark(this.#mark);
+    if (this.#mark) this.onMark(this.#mark);
     if (this.#waiting || this.#stream.complete || this.#closed) queueMicrotask(() => this.#flow());
     else this.#flows = true;
   }
@@ -294,9 +294,10 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   }
 
   onMark(payload: Buffer): void {
-    if (this.#user) this.#other?.#stream.mark(payload);
+    const other = this.#other;
     // A copy, because the payload is valid only now.
-    else this.#mark = Buffer.from(payload);
+    if (!this.#user) this.#mark = Buffer.from(payload);
+    else if (other) other.#stream.mark(payload);
   }
 
   onEnd(): void {
