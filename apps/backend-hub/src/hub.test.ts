@@ -222,7 +222,12 @@ test('a hub that drains with a tunnel answers questions until it closes, and has
   await until(() => links.link('h1') === undefined, 'the end of dials');
   const question = { to: { member: 'h1' }, method: 'GetStatus', message: {}, reads: true } as const;
   const operator = { identity: 'alice', remote: '10.0.0.1' };
-  const asked = () => Array.fromAsync(links.ask('h1')?.({ ...question, operator }, AbortSignal.timeout(60_000)) ?? []);
+  const asked = async () => {
+    const answers: unknown[] = [];
+    for await (const each of links.ask('h1')?.({ ...question, operator }, AbortSignal.timeout(60_000)) ?? [])
+      answers.push(each);
+    return answers;
+  };
   assert.deepEqual([await asked(), over, tunnel?.agentId], [['it answers'], false, 'a1']);
   tunnel?.end.abort(new Error('over'));
   await drained;
