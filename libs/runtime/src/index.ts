@@ -23,7 +23,7 @@ export {
   within,
 } from './async.ts';
 export { bind } from './bind.ts';
-export { compact, Packing, pushCompact, Waiting } from './buffers.ts';
+export { Packing, pushCompact, Waiting } from './buffers.ts';
 export { Certificate, certificateOf, renewalIsDue } from './certificates/certificate.ts';
 export { isKeyOf, privateKeyIn } from './certificates/keys.ts';
 export { addressText, isFor } from './certificates/names.ts';
