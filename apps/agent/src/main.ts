@@ -8,7 +8,6 @@ import {
   operations,
   Recent,
   RecentDials,
-  RecentHistory,
 } from '@isthmus/admin';
 import { type AgentValues, adminTls, proxyAgent } from '@isthmus/flags';
 import {
@@ -56,7 +55,6 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     };
     audited(events, audit, closing);
     const dials = new RecentDials(events);
-    const history = new RecentHistory(events, 'agent');
     const recent = new Recent(events, { role: 'agent', id: flags['agent-id'] });
     const certificates = new CertificateEnds(events);
     const metrics = agentMetrics({ events, tunnels }, { process: true });
@@ -107,7 +105,6 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       admission: () => (draining ? 'draining' : 'open'),
       checks: () => checks(running, draining, failure),
       dials,
-      history,
       recent,
       notices: () => [...certificates.notices(), ...missing(running, failure)],
       metrics: () => metrics.render(),

@@ -8,7 +8,6 @@ import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
 import type { Recent } from './calls/recent.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
-import type { RecentHistory } from './calls/recent-history.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 
@@ -92,10 +91,9 @@ export interface AdminBackend {
   sessionCount(): number;
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
   readonly dials: SeenDials;
-  /** Rates are of the whole process: an operator of one tenant gets none. */
-  readonly history: Pick<RecentHistory, 'of'> & Partial<Pick<RecentHistory, 'rate'>>;
-  /** An agent has only its refusals. */
-  readonly recent: Pick<Recent, 'events' | 'cuts' | 'refusals' | 'losses' | 'expect'>;
+  /** An agent has only its refusals and dials. Rates are of the whole process: an operator of one tenant gets none. */
+  readonly recent: Pick<Recent, 'events' | 'cuts' | 'refusals' | 'losses' | 'slots' | 'expect'> &
+    Partial<Pick<Recent, 'rate'>>;
   notices?(): readonly Notice[];
   /** Renders the page of metrics. */
   metrics(): ReturnType<Metrics>;

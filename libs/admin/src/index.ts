@@ -5,7 +5,6 @@ export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
 export { Recent } from './calls/recent.ts';
 export { RecentDials } from './calls/recent-dials.ts';
-export { RecentHistory } from './calls/recent-history.ts';
 export { Losses } from './calls/recent-losses.ts';
 export type { Identity } from './calls/status.ts';
 export type { FileProblem, KnownTenant, TenantsPart } from './calls/tenants.ts';

@@ -10,7 +10,6 @@ import {
   quarantineIn,
   Recent,
   RecentDials,
-  RecentHistory,
 } from '@isthmus/admin';
 import { Directory, memoryRegistry, type Registry, Roster } from '@isthmus/directory';
 import {
@@ -244,7 +243,7 @@ async function startOperations(
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
-  const { events, tunnels, dials, history, recent, certificates } = instruments;
+  const { events, tunnels, dials, recent, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, VERSION);
   const losses = new Losses(events, recent, directory, gateway !== undefined);
@@ -254,13 +253,12 @@ async function startOperations(
   });
   closing.defer(() => roster.close());
   const sessionCount = () => (gateway ? directory.placement.size : (hub?.sessionCount ?? 0));
-  closing.defer(history.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
+  closing.defer(recent.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
   const backend: AdminBackend = {
     identity: identityOf(server, name),
     admission: () => (gateway ?? hub)?.admission ?? 'open',
     checks: () => checks(server),
     dials,
-    history,
     recent,
     notices: () => [...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
     metrics: () => server.metrics.render(),
@@ -360,7 +358,6 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
 /** What observes a server. */
 interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
   readonly dials: RecentDials;
-  readonly history: RecentHistory;
   readonly recent: Recent;
   readonly certificates: CertificateEnds;
 }
@@ -382,7 +379,6 @@ async function serverInstruments(
   const { events } = instruments;
   const lately = {
     dials: new RecentDials(events),
-    history: new RecentHistory(events, hasCallers ? 'gateway' : 'hub'),
     recent: new Recent(events, { role: hasCallers ? 'gateway' : 'hub', id: flags['server-id'] }),
     certificates: new CertificateEnds(events),
   };

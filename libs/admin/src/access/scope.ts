@@ -7,7 +7,7 @@ import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
  * concerns the whole process is left out.
  */
 export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
-  const { history, kick, plane, quarantine, recent, routing, tenants } = backend;
+  const { kick, plane, quarantine, recent, routing, tenants } = backend;
   const own = (of: { readonly tenant: string }) => of.tenant === tenant;
   const sessions = () => [...backend.sessions()].filter(own);
   const tunnels = () => {
@@ -29,6 +29,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
       cuts: () => recent.cuts(tenant),
       refusals: () => [],
       losses: () => recent.losses().filter(own),
+      slots: () => recent.slots(tenant),
       expect() {},
     },
     metrics() {
@@ -50,7 +51,6 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     // Why a link fails may name others.
     ...(plane && { plane: { ...plane, failureOf: () => undefined } }),
     ...(backend.holds && { holds: async () => ((await backend.holds?.()) ?? []).filter(own) }),
-    history: { of: () => history.of(tenant) },
     ...(routing && { routing: scopedRouting(tenant, routing) }),
     ...(quarantine && {
       quarantine: {

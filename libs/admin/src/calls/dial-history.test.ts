@@ -53,8 +53,8 @@ test('an hour is kept and no more, also after days of silence', () => {
 
 test('the last sample of a slot stays', () => {
   const history = new DialHistory(SLOT, START);
-  history.sample(START, 1, 2);
-  history.sample(START + 5000, 3, 0);
+  history.sample(START, { sessions: 1, tunnels: 2 });
+  history.sample(START + 5000, { sessions: 3, tunnels: 0 });
   const [slot] = history.slots(START + 6000);
   assert.deepEqual([slot?.sessions, slot?.tunnels], [3, 0]);
 });

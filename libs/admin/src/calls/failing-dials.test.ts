@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError, type DialErrorCode, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
+import { Recent } from './recent.ts';
 import { failingDials, RecentDials } from './recent-dials.ts';
-import { RecentHistory } from './recent-history.ts';
 
 const { signal } = new AbortController();
 
@@ -38,7 +38,7 @@ test('what fails three times and never succeeds since is reported, the most freq
 
 test('what an operator tries and does not reach, no caller missed', () => {
   const { events, failing } = seen();
-  const history = new RecentHistory(events, 'gateway');
+  const recent = new Recent(events);
   const destination = { host: 'x', port: 443 };
   for (let n = 0; n < 3; n++) {
     const request = { id: 'd', tenant: 'default', destination, deadline: 0, signal, trial: true };
@@ -47,7 +47,7 @@ test('what an operator tries and does not reach, no caller missed', () => {
     events.emit('dial:end', 'gateway', request, { ms: 1, error, failure: 'error' });
   }
   assert.deepEqual(failing(), []);
-  const [slot] = history.of().slots;
+  const [slot] = recent.slots().slots;
   assert.deepEqual([slot?.dials, slot?.failures], [0, 0]);
 });
 

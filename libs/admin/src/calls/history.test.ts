@@ -3,7 +3,6 @@ import { test } from 'node:test';
 import { type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
 import { Recent } from './recent.ts';
-import { RecentHistory } from './recent-history.ts';
 
 function dialOf(tenant: string): DialRequest {
   const { signal } = new AbortController();
@@ -12,14 +11,13 @@ function dialOf(tenant: string): DialRequest {
 
 test('the last hour has the dials of the first role, sessions and tunnels, and refusals', async () => {
   const events = planeEvents();
-  const history = new RecentHistory(events, 'gateway');
   const recent = new Recent(events);
-  const stop = history.follow(() => ({ sessions: 4, tunnels: 2 }));
+  const stop = recent.follow(() => ({ sessions: 4, tunnels: 2 }));
   events.emit('dial:end', 'gateway', dialOf('acme'), { ms: 10 });
   events.emit('dial:end', 'hub', dialOf('acme'), { ms: 10 });
   events.emit('dial:end', 'gateway', dialOf('beta'), { ms: 10 });
   events.emit('refused', 'agents', '10.0.0.1:4001', new Error('certificate has expired'));
-  await using client = await asking({ history, recent });
+  await using client = await asking({ recent });
   const all = await client.admin.getHistory({});
   assert.equal(all.slotMs, 10_000);
   assert.equal(
@@ -41,9 +39,9 @@ test('the last hour has the dials of the first role, sessions and tunnels, and r
 
 test('an hour of their own is kept for a hundred tenants', () => {
   const events = planeEvents();
-  const history = new RecentHistory(events, 'gateway');
+  const recent = new Recent(events);
   for (let n = 0; n < 150; n++) events.emit('dial:end', 'gateway', dialOf(`t${n}`), { ms: 1 });
-  const kept = Array.from({ length: 150 }, (_, n) => history.of(`t${n}`).slots.length);
+  const kept = Array.from({ length: 150 }, (_, n) => recent.slots(`t${n}`).slots.length);
   assert.equal(kept.filter((length) => length > 0).length, 100);
   assert.deepEqual([kept[49], kept[50]], [0, 1]);
 });

@@ -210,15 +210,13 @@ function reasonOf(reason: string): string {
 
 type HistoryRpc = Pick<adminApi.AdminServiceImplementation, 'getHistory' | 'listEvents'>;
 
-export function historyRpc({ history, recent }: AdminBackend): HistoryRpc {
+export function historyRpc({ recent }: AdminBackend): HistoryRpc {
   return {
     async getHistory({ tenant }) {
       const of = tenant === '' ? undefined : tenant;
-      const { slotMs, slots } = history.of(of);
       const { cuts, forgotten } = recent.cuts(of);
       return {
-        slotMs,
-        slots: [...slots],
+        ...recent.slots(of),
         refusals: recent.refusals(ADMIN.historyMs),
         cuts: [...cuts],
         cutsForgotten: forgotten,

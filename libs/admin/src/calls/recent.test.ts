@@ -5,14 +5,10 @@ import { type CutBy, Distrusted, planeEvents, SessionLost, type TunnelOutcome, t
 import { ADMIN } from '../defaults.ts';
 import { aSession, asking, aTunnel } from '../testing/backend.ts';
 import { Recent } from './recent.ts';
-import { RecentHistory } from './recent-history.ts';
 
 test('what came, drained and went is listed, the oldest first, with where and why', async () => {
   const events = planeEvents();
-  await using client = await asking({
-    recent: new Recent(events, { role: 'gateway', id: 'm' }),
-    history: new RecentHistory(events, 'gateway'),
-  });
+  await using client = await asking({ recent: new Recent(events, { role: 'gateway', id: 'm' }) });
   const session = aSession('s');
   events.emit('session:open', session);
   events.emit('session:drain', session);
@@ -86,11 +82,11 @@ function cutting() {
 }
 
 test("the cuts of the last hour are a gateway's tunnels that neither side ended, each with its names", async () => {
-  const { events, recent, end } = cutting();
+  const { recent, end } = cutting();
   for (const wanted of ['caller', 'destination'] as const) end('acme', wanted);
   end('acme', 'agent', 'at a hub', 'hub');
   end('acme', 'agent');
-  await using client = await asking({ recent, history: new RecentHistory(events, 'gateway') });
+  await using client = await asking({ recent });
   const { cuts: told, cutsForgotten } = await client.admin.getHistory({});
   const [cut] = told.map(({ atMs: _at, ...rest }) => rest);
   assert.deepEqual([told.length, cutsForgotten], [1, 0]);

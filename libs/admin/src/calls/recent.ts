@@ -1,16 +1,18 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { Grouped, LruMap } from '@isthmus/runtime';
+import { Grouped, getOrPut, LruMap } from '@isthmus/runtime';
 import {
   Distrusted,
   formatDestination,
   type HoldCut,
   inWords,
   type PlaneEvents,
+  type Role,
   type SessionInfo,
   type TunnelInfo,
   unlessProbed,
 } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
+import { DialHistory } from './recent-history.ts';
 import type { Loss } from './recent-losses.ts';
 
 /** What happened to an agent's session with this hub, to this gateway's link to a hub, or to the registry. */
@@ -131,16 +133,21 @@ interface CutsOfHour {
   readonly forgotten: number;
 }
 
-/** What happened lately, as `isthmus events`, `cuts`, `status` and the console show it, whose log may have been rotated, or be out of reach. */
+/**
+ * The last hour of a process, as `isthmus events`, `cuts`, `status` and the console show it: what happened, whose log may have been rotated, or be
+ * out of reach, and the dials of its first role, with how many sessions and tunnels there were.
+ */
 export class Recent {
   readonly #plane: PlaneEvents;
   /** What this process saw: agents, hubs and the registry that came and went, cuts, and who has not come back. */
   readonly #seen = new Ring(ADMIN.seen, ADMIN.eventsOfOne);
   /** What strangers cause and callers claim takes none of its places: refusals, and the cuts that `isthmus hold` tells. */
   readonly #told = new Ring(ADMIN.told, 1);
+  readonly #dials = new DialHistory(ADMIN.slotMs, Date.now());
+  readonly #dialsOf = new LruMap<string, DialHistory>(ADMIN.historyTenants);
 
-  /** @param own whose start is the first event */
-  constructor(events: PlaneEvents, own?: Pick<SeenEvent, 'role' | 'id'>) {
+  /** @param own whose start is the first event. Without it, dials are a gateway's */
+  constructor(events: PlaneEvents, own?: Pick<SeenEvent, 'id'> & { readonly role: Role }) {
     this.#plane = events;
     if (own) this.#event({ ...own, type: 'came', tenant: '', hubId: '', address: '', reason: 'started' });
     events.on('session:open', (session) => this.#agent('came', session));
@@ -154,6 +161,10 @@ export class Recent {
     events.on('tunnel:close', (tunnel, { how, by, error }, ageMs) => {
       if (tunnel.role !== 'gateway' || how !== 'cut') return;
       this.#cut(this.#seen, cutOf(tunnel, { by, reason: error.message, ageMs, atMs: Date.now() }));
+    });
+    const first = own?.role ?? 'gateway';
+    events.on('dial:end', (role, { tenant, trial }, { ms, error }) => {
+      if (role === first && !trial) this.#dialled(tenant, ms, error !== undefined);
     });
     events.on('hold:cut', ({ dial, agentId, gateway, hold, by, reason, ms: ageMs, agoMs, up, down }) => {
       if (agoMs >= ADMIN.historyMs) return;
@@ -210,9 +221,34 @@ export class Recent {
     });
   }
 
+  /** The dials of the last hour. @param tenant unset: all */
+  slots(tenant?: string): Pick<adminApi.GetHistoryResponse, 'slotMs' | 'slots'> {
+    const dials = tenant === undefined ? this.#dials : this.#dialsOf.get(tenant);
+    return { slotMs: dials?.slotMs ?? ADMIN.tenantSlotMs, slots: dials?.slots(Date.now()) ?? [] };
+  }
+
+  /** How many dials there were lately. @param slots so many full ones, and what has passed of the current one */
+  rate(slots: number): ReturnType<DialHistory['over']> {
+    return this.#dials.over(slots, Date.now());
+  }
+
+  /** Samples what `count` returns, twice a slot, until the returned function is called. */
+  follow(count: () => { readonly sessions: number; readonly tunnels: number }): () => void {
+    const look = () => this.#dials.sample(Date.now(), count());
+    look();
+    const timer = setInterval(look, ADMIN.slotMs / 2).unref();
+    return () => clearInterval(timer);
+  }
+
   /** An operator's probe comes from there, so its refusal is not kept. */
   expect(remote: string): void {
     this.#plane.emit('probe', remote);
+  }
+
+  #dialled(tenant: string, ms: number, failed: boolean): void {
+    const now = Date.now();
+    this.#dials.count(now, ms, failed);
+    getOrPut(this.#dialsOf, tenant, () => new DialHistory(ADMIN.tenantSlotMs, now)).count(now, ms, failed);
   }
 
   #agent(type: SeenEvent['type'], { tenant, agentId: id, hubId, remote: address }: SessionInfo, reason = ''): void {

@@ -62,7 +62,13 @@ function destination({ says, ends = false }: { says?: string; ends?: boolean } =
   return { end, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
 }
 
-const NOTHING_LATELY = { events: () => [], cuts: () => ({ cuts: [], forgotten: 0 }), refusals: () => [], expect() {} };
+const NOTHING_LATELY = {
+  events: () => [],
+  cuts: () => ({ cuts: [], forgotten: 0 }),
+  slots: () => ({ slotMs: 0, slots: [] }),
+  refusals: () => [],
+  expect() {},
+};
 
 async function gateway(given: Given = {}) {
   const {

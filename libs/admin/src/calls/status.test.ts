@@ -4,8 +4,8 @@ import { adminApi } from '@isthmus/proto/admin';
 import { type AdmissionState, VERSION } from '@isthmus/service';
 import { DialError, type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
+import { Recent } from './recent.ts';
 import { RecentDials } from './recent-dials.ts';
-import { RecentHistory } from './recent-history.ts';
 
 const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
 
@@ -50,8 +50,7 @@ test('a status says whether the process takes new work', async () => {
 test('a status counts dials of its first role and waiting dials, and names the slowest', async () => {
   const events = planeEvents();
   const dials = new RecentDials(events);
-  const history = new RecentHistory(events, 'gateway');
-  await using client = await asking({ dials, history });
+  await using client = await asking({ dials, recent: new Recent(events) });
   for (const [id, ms] of [
     ['quick', 1],
     ['slow', 900],

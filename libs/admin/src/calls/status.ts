@@ -28,7 +28,7 @@ type StatusRpc = Pick<adminApi.AdminServiceImplementation, 'getStatus'>;
 export function statusRpc(backend: AdminBackend): StatusRpc {
   return {
     async getStatus() {
-      const { identity, checks, dials, history } = backend;
+      const { identity, checks, dials, recent } = backend;
       const all = checks();
       const [first] = identity.roles;
       return {
@@ -45,11 +45,11 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         tunnels: backend.tunnels().size,
         pendingDials: dials.pending(first),
         parkedDials: dials.parked,
-        dialRates: ratesOf(history, first),
+        dialRates: ratesOf(recent, first),
         slowest: slowest(dials, first).map((dial) => dialMessage(dial)),
-        refusals: backend.recent.refusals(),
+        refusals: recent.refusals(),
         notices: backend.notices?.().map(noticeMessage) ?? [],
-        losses: backend.recent.losses().map(lossMessage),
+        losses: recent.losses().map(lossMessage),
         failing: failingDials(dials, first),
       };
     },
@@ -61,9 +61,9 @@ function runtime(): string {
   return deno === undefined ? `node ${node}` : `deno ${deno}`;
 }
 
-function ratesOf(history: AdminBackend['history'], role: Role): adminApi.DialRate[] {
+function ratesOf(recent: AdminBackend['recent'], role: Role): adminApi.DialRate[] {
   return WINDOWS.flatMap((slots) => {
-    const rate = history.rate?.(slots);
+    const rate = recent.rate?.(slots);
     if (!rate) return [];
     const { windowMs, dials, failures } = rate;
     const perSecond = (number: number) => (number * 1000) / windowMs;

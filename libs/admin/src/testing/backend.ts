@@ -5,7 +5,6 @@ import { planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel'
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { Recent } from '../calls/recent.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
-import { RecentHistory } from '../calls/recent-history.ts';
 import { type AdminOptions, type AdminServer, type AdminTls, serveAdmin } from '../server.ts';
 import { type AdminConnection, adminClient } from './client.ts';
 
@@ -27,7 +26,6 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     sessionCount: () => 0,
     tunnels: () => new Set(),
     dials: new RecentDials(planeEvents()),
-    history: new RecentHistory(planeEvents(), 'gateway'),
     recent: new Recent(planeEvents()),
     metrics: async () => ({ contentType: 'text/plain', body: 'a page\n' }),
     flags: [],

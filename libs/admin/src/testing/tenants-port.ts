@@ -7,7 +7,6 @@ import { type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '
 import type { AdminBackend } from '../backend.ts';
 import { Recent } from '../calls/recent.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
-import { RecentHistory } from '../calls/recent-history.ts';
 import { aPort, aSession, aTunnel, idleBackend, tlsBy } from './backend.ts';
 import { type AdminClientTls, adminClient, grpcClient } from './client.ts';
 
@@ -42,7 +41,6 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
   const backend = idleBackend({
     dials,
     recent,
-    history: new RecentHistory(events, 'gateway'),
     checks: () => [{ name: 'sessions', ok: true, detail: 'acme: 1, beta: 1' }],
     notices: () => [{ kind: 'tenant_file', text: 'of beta' }],
     sessions: () => [mine, theirs],
