@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { type AuditRecord, auditApiServers, auditDials, auditOthers, type OtherRecord } from '@isthmus/telemetry';
+import { type AuditRecord, audit, type OtherRecord } from '@isthmus/telemetry';
 import {
   type AttemptRecord,
   DIAL_ERRORS,
@@ -35,9 +35,11 @@ function dialOf(...attempts: AttemptRecord[]): DialRequest {
 function recordOf(emit: (events: PlaneEvents) => void): AuditRecord {
   const events = planeEvents();
   const records: AuditRecord[] = [];
-  const audit = auditDials(events, 'gw-1', (record) => records.push(record));
+  const running = audit(events, 'gw-1', { dials: true, others: false }, (record) =>
+    records.push(record as AuditRecord),
+  );
   emit(events);
-  audit.end();
+  running.end();
   assert.equal(records.length, 1);
   return records[0] as AuditRecord;
 }
@@ -105,7 +107,9 @@ test('the records of dials with principals match the schema', () => {
 test('the records of refusals, sessions, operations and tenants match the schema', () => {
   const events = planeEvents();
   const records: OtherRecord[] = [];
-  const audit = auditOthers(events, 'hub-1', (record) => records.push(record));
+  const running = audit(events, 'hub-1', { dials: false, others: true }, (record) =>
+    records.push(record as OtherRecord),
+  );
   const refusal = new NotAuthorised('it may not', { rule: 'acme.yaml: claims.cidr', principal: AGENT });
   for (let n = 0; n < 30; n++) events.emit('refused', 'agents', '10.0.0.9:1', refusal);
   events.emit('refused', 'callers', '10.0.0.9:1', new Error('no certificate'));
@@ -128,7 +132,7 @@ test('the records of refusals, sessions, operations and tenants match the schema
   events.emit('tenants', { changed: ['acme'], gone: [], inForce: 1 });
   events.emit('tenants:failure', 'x.yaml:1:1: no', 'acme');
   events.emit('tenants:failure', 'x.yaml:1:1: no', undefined);
-  audit.end();
+  running.end();
   for (const record of records) assert.equal(invalid(record), undefined, JSON.stringify(record));
   assert.deepEqual([...new Set(records.map(({ record }) => record))].sort(), [
     ...['operation', 'refusal', 'refusals', 'session', 'tenants'],
@@ -140,7 +144,9 @@ test('the records of refusals, sessions, operations and tenants match the schema
 test("the records of clients' connections to API servers match the schema, however they ended", () => {
   const events = planeEvents();
   const records: OtherRecord[] = [];
-  const audit = auditApiServers(events, 'hub-1', (record) => records.push(record));
+  const running = audit(events, 'hub-1', { dials: false, others: false }, (record) =>
+    records.push(record as OtherRecord),
+  );
   const caller = {
     via: 'api-server',
     identity: '10.0.0.9:1',
@@ -170,7 +176,7 @@ test("the records of clients' connections to API servers match the schema, howev
   }
   events.emit('api-server:failure', dial, new DialError('connection_refused', 'connect: connection refused'), 3);
   events.emit('tunnel:open', tunnel);
-  audit.end();
+  running.end();
   assert.equal(records.length, 5);
   for (const record of records) assert.equal(invalid(record), undefined, JSON.stringify(record));
 });

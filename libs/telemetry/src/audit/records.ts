@@ -2,7 +2,7 @@ import {
   type AnyPrincipal,
   type AttemptRecord,
   type CutBy,
-  type DialError,
+  DialError,
   type DialErrorCode,
   type DialLog,
   type DialOutcome,
@@ -10,7 +10,6 @@ import {
   formatDestination,
   notAuthorisedIn,
   type Operation,
-  type Operator,
   principalText,
   type ResumableTunnel,
   type SessionInfo,
@@ -100,7 +99,7 @@ function resultOf(error: DialOutcome['error']): {
 }
 
 /** Names a principal, and what verified it. */
-export function verified(principal: AnyPrincipal | undefined): Verified {
+function verified(principal: AnyPrincipal | undefined): Verified {
   return principal ? { principal: principalText(principal), rule: principal.rule } : {};
 }
 
@@ -150,12 +149,12 @@ function durationsOf({ ms, timing }: DialOutcome, log: DialLog | undefined, tunn
 }
 
 /** Returns an error's text, as `shortened`. */
-export function textOf(error: Error | undefined): { readonly text?: string } {
+function textOf(error: Error | undefined): { readonly text?: string } {
   return error ? { text: shortened(error.message) } : {};
 }
 
 /** Shortens a text that may come from a peer, and removes what looks like a secret. */
-export function shortened(text: string): string {
+function shortened(text: string): string {
   return redactLine(text).slice(0, TELEMETRY.auditTextCharacters);
 }
 
@@ -164,106 +163,56 @@ function rounded(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }
 
-/*
- * Records of what is no dial. Each says in `record` what it is; a dial's record has no such field, and is as it was before there were
- * others. docs/audit.schema.json has the schema of all.
+/**
+ * Makes the records of what is no dial. Each says in `record` what it is; a dial's record has no such field, and is as it was before there were
+ * others. docs/audit.schema.json says of each field what it is.
+ * @param process that writes them: `--server-id`, or an agent's id
  */
-
-interface Base<Kind extends string> {
-  /** RFC 3339 in UTC. */
-  readonly time: string;
-  readonly record: Kind;
-  /** The process that writes it: `--server-id`, or an agent's id. */
-  readonly process: string;
+export function otherRecords(process: string) {
+  const base = <Kind extends string>(record: Kind, ms = 0) => {
+    return { time: new Date(Date.now() - ms).toISOString(), record, process };
+  };
+  return {
+    refusal(where: string, remote: string, error: Error) {
+      const { principal, tenant, rule, destination } = notAuthorisedIn(error) ?? {};
+      const who = { ...(tenant !== undefined && { tenant }), ...verified(principal) };
+      const by = rule !== undefined && { rule };
+      const to = destination !== undefined && { destination: destination.slice(0, TELEMETRY.auditTextCharacters) };
+      return { ...base('refusal'), where, remote, ...who, ...by, ...to, text: shortened(error.message) };
+    },
+    /** Refusals of one kind that got no record of their own. */
+    refusals: (of: string, count: number) => ({ ...base('refusals'), of, count }),
+    session(state: 'opened' | 'closed', info: SessionInfo, reason?: string) {
+      const { sessionId, tenant, agentId, protocol, remote, principal } = info;
+      const who = { session: sessionId, tenant, agent: agentId, ...verified(principal), protocol, remote };
+      return { ...base('session'), state, ...who, ...(reason !== undefined && { text: shortened(reason) }) };
+    },
+    operation(operation: Operation) {
+      const { text } = operation;
+      return { ...base('operation'), ...operation, ...(text !== undefined && { text: shortened(text) }) };
+    },
+    /** @param problem of a file, and the tenant that an earlier text of it keeps in force */
+    tenants(changed: readonly string[], gone: readonly string[], problem?: string, tenant?: string) {
+      const most = TELEMETRY.auditNames;
+      const kept = tenant !== undefined && { tenant };
+      const wrong = problem !== undefined && { problem: shortened(problem) };
+      return { ...base('tenants'), changed: changed.slice(0, most), gone: gone.slice(0, most), ...kept, ...wrong };
+    },
+    /** When a client's connection was made, and how it ended: with an error before it had reached its API server, or as a tunnel. */
+    apiServer({ id, tenant, destination, caller }: DialRequest, ms: number, end: DialError | EndedTunnel) {
+      const { remote = '', serverName, identity } = caller ?? {};
+      const from = { remote, ...(serverName === undefined ? { agent: identity ?? '' } : { serverName }) };
+      const address = formatDestination(destination);
+      const record = { ...base('api-server', ms), connection: id, tenant, ...from, address };
+      if (end instanceof DialError) return { ...record, outcome: end.code, ...textOf(end), ms: rounded(ms) };
+      const { up, down, outcome } = end;
+      return { ...record, outcome: 'established', ms: rounded(ms), bytes: { up, down }, ...closedOf(outcome) };
+    },
+  };
 }
 
-/** A connection or request that was refused. */
-interface RefusalRecord extends Base<'refusal'>, Verified {
-  /** The port, or the part of one. */
-  readonly where: string;
-  readonly remote: string;
-  /** Of its principal, or of the dial that an agent refused; absent if the peer has proven none. */
-  readonly tenant?: string;
-  /** `host:port` that it wanted to dial, if it was a dial that was refused. */
-  readonly destination?: string;
-  readonly text: string;
-}
+type OtherRecords = ReturnType<typeof otherRecords>;
 
-/** Refusals of one kind that got no record of their own. */
-interface RefusalsRecord extends Base<'refusals'> {
-  /** `agents`, `dials of tenant acme` */
-  readonly of: string;
-  readonly count: number;
-}
-
-/** An agent's session, when it opens and when it has closed. */
-interface SessionRecord extends Base<'session'>, Verified {
-  readonly state: 'opened' | 'closed';
-  readonly session: string;
-  readonly tenant: string;
-  readonly agent: string;
-  readonly protocol: SessionInfo['protocol'];
-  readonly remote: string;
-  /** Why it has closed. */
-  readonly text?: string;
-}
-
-/** What an operator did on the admin port, or was refused. */
-interface OperationRecord extends Base<'operation'>, Omit<Operation, 'operator'> {
-  readonly operator: Operator;
-}
-
-/** A change of the tenants in force, or a file that cannot be used. Each list names at most 100. */
-interface TenantsRecord extends Base<'tenants'> {
-  readonly changed: readonly string[];
-  readonly gone: readonly string[];
-  /** The tenant that an earlier text of the file keeps in force. */
-  readonly tenant?: string;
-  /** File, line, column and what is wrong there. */
-  readonly problem?: string;
-}
-
-/** A client's connection to its API server, when it has ended. */
-interface ApiServerRecord extends Base<'api-server'>, Closed {
-  readonly connection: string;
-  readonly tenant: string;
-  /** `host:port` of the client, or of the agent that it came through. */
-  readonly remote: string;
-  /** By which it asked for the API server. Unset for one that came through an agent. */
-  readonly serverName?: string;
-  /** Through which it came: the agent's principal, or its id. */
-  readonly agent?: string;
-  /** The API server's, `host:port`: the one that it went to, or that was to be tried first. */
-  readonly address: string;
-  readonly outcome: 'established' | DialErrorCode;
-  /** Why it was reset. */
-  readonly text?: string;
-  readonly ms: number;
-  readonly bytes?: { readonly up: number; readonly down: number };
-}
-
-/** When a client's connection was made, and how it ended: with an error before it had reached its API server, or as a tunnel. */
-export function apiServerRecord(
-  process: string,
-  { id, tenant, destination, caller }: DialRequest,
-  end: { readonly ms: number } & ({ readonly error: DialError } | { readonly tunnel: EndedTunnel }),
-): ApiServerRecord {
-  const { ms } = end;
-  const { remote = '', serverName, identity } = caller ?? {};
-  const from = { remote, ...(serverName === undefined ? { agent: identity ?? '' } : { serverName }) };
-  const base = { time: new Date(Date.now() - ms).toISOString(), record: 'api-server', process } as const;
-  const about = { connection: id, tenant, ...from, address: formatDestination(destination) };
-  if ('error' in end) return { ...base, ...about, outcome: end.error.code, ...textOf(end.error), ms: rounded(ms) };
-  const { up, down, outcome } = end.tunnel;
-  return { ...base, ...about, outcome: 'established', ms: rounded(ms), bytes: { up, down }, ...closedOf(outcome) };
-}
-
-export type OtherRecord =
-  | ApiServerRecord
-  | RefusalRecord
-  | RefusalsRecord
-  | SessionRecord
-  | OperationRecord
-  | TenantsRecord;
+export type OtherRecord = ReturnType<OtherRecords[keyof OtherRecords]>;
 
 export type TrailRecord = AuditRecord | OtherRecord;

@@ -21,7 +21,7 @@ import { TELEMETRY } from '../defaults.ts';
 import { createLogger } from '../logging/logger.ts';
 import { request } from '../testing/events.ts';
 import type { AuditRecord, OtherRecord, TrailRecord } from './records.ts';
-import { auditDials, auditOthers, auditTrail, type DialAudit } from './trail.ts';
+import { audit, auditTrail } from './trail.ts';
 
 const dial: DialRequest = { ...request, log: dialLog() };
 
@@ -69,12 +69,14 @@ function tunnelOf(dial: DialRequest, role: TunnelInfo['role'] = 'gateway') {
 }
 
 /** Returns the records that events produce. */
-function audited(emit: (events: PlaneEvents, audit: DialAudit) => void): AuditRecord[] {
+function audited(emit: (events: PlaneEvents, running: ReturnType<typeof audit>) => void): AuditRecord[] {
   const events = planeEvents();
   const records: AuditRecord[] = [];
-  const audit = auditDials(events, 'gw-1', (record) => records.push(record));
-  emit(events, audit);
-  audit.end();
+  const running = audit(events, 'gw-1', { dials: true, others: false }, (record) =>
+    records.push(record as AuditRecord),
+  );
+  emit(events, running);
+  running.end();
   assert.deepEqual(events.eventNames(), []);
   return records;
 }
@@ -177,14 +179,14 @@ test('a dial that reached its destination after the caller had left is recorded'
 
 test('each tunnel that is open when the gateway ends gets a record with its bytes so far', () => {
   const dials = [dialOf(), dialOf()];
-  const records = audited((events, audit) => {
+  const records = audited((events, running) => {
     const tunnels = dials.map((dial) => tunnelOf(dial));
     for (const tunnel of tunnels) {
       events.emit('dial:end', 'gateway', tunnel.dial, { ms: 1, ...ROUTE });
       events.emit('tunnel:open', tunnel);
       tunnel.down = 7;
     }
-    audit.end();
+    running.end();
     for (const tunnel of tunnels)
       events.emit('tunnel:close', tunnel, { how: 'cut', by: 'agent', error: new PlaneEnded('') }, 1);
   });
@@ -261,12 +263,12 @@ const beyond = new NotAuthorised('cidr 0.0.0.0/0 is beyond 10.0.0.0/8', {
 function othersOf(emit: (events: PlaneEvents) => void): Omit<OtherRecord, 'time'>[] {
   const events = planeEvents();
   const records: Omit<OtherRecord, 'time'>[] = [];
-  const audit = auditOthers(events, 'hub-1', ({ time, ...record }) => {
+  const running = audit(events, 'hub-1', { dials: false, others: true }, ({ time, ...record }) => {
     assert.ok(Math.abs(Date.parse(time) - Date.now()) < 60_000, time);
-    records.push(record);
+    records.push(record as Omit<OtherRecord, 'time'>);
   });
   emit(events);
-  audit.end();
+  running.end();
   assert.deepEqual(events.eventNames(), []);
   return records;
 }
@@ -373,8 +375,7 @@ test('sessions, operations and changes of tenants have records', () => {
 test('dials that the gateway refuses are bounded by tenant, and all others have their record', () => {
   const events = planeEvents();
   const records: TrailRecord[] = [];
-  const others = auditOthers(events, 'gw-1', (record) => records.push(record));
-  const dials = auditDials(events, 'gw-1', (record) => records.push(record), others.passes);
+  const running = audit(events, 'gw-1', { dials: true, others: true }, (record) => records.push(record));
   const denial = new NotAuthorised('dial.deny[0] forbids it', { rule: 'acme.yaml: dial.deny[0]', principal: CALLER });
   const error = new DialError('destination_ip_prohibited', denial.message, { cause: denial });
   const caller = { via: 'grpc', identity: 'CN=api', principal: CALLER } as const;
@@ -384,8 +385,7 @@ test('dials that the gateway refuses are bounded by tenant, and all others have 
   events.emit('dial:end', 'gateway', other, { ms: 0, error: new DialError('connection_limit_reached', 'too many') });
   for (let n = 0; n < 50; n++)
     events.emit('dial:end', 'gateway', dial, { ms: 0, error: new DialError('dns_error', 'no such host') });
-  dials.end();
-  others.end();
+  running.end();
   const outcomes = records.map((record) => ('record' in record ? record : `${record.tenant} ${record.outcome}`));
   const { time: _, ...count } = records.at(-1) as OtherRecord;
   assert.deepEqual(outcomes.slice(0, -1), [

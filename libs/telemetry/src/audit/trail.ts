@@ -3,30 +3,18 @@ import { RandomSet } from '@isthmus/runtime';
 import {
   type DialRequest,
   isRefusedDial,
-  notAuthorisedIn,
-  type Operation,
   PlaneEnded,
   type PlaneEvents,
-  type SessionInfo,
   type TunnelInfo,
+  type TunnelOutcome,
   unlessProbed,
 } from '@isthmus/tunnel';
 import { TELEMETRY } from '../defaults.ts';
-import { subscribe } from '../events.ts';
+import { type Subscriptions, subscribe } from '../events.ts';
 import { Bursts, refusalKind } from '../logging/bursts.ts';
 import { LineSink, withoutWaiting } from '../logging/line-sink.ts';
 import type { Logger } from '../logging/logger.ts';
-import {
-  type Answer,
-  type AuditRecord,
-  apiServerRecord,
-  auditRecord,
-  type EndedTunnel,
-  type OtherRecord,
-  shortened,
-  type TrailRecord,
-  verified,
-} from './records.ts';
+import { type Answer, auditRecord, type EndedTunnel, otherRecords, type TrailRecord } from './records.ts';
 
 interface AuditOptions {
   /** `--server-id`, or an agent's id. */
@@ -75,9 +63,10 @@ export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTra
   );
   const report = new TrailReport(log, { events, logger, bursts });
   const sink = new LineSink(log === '-' ? withoutWaiting(STDOUT) : log, TELEMETRY.auditQueueBytes, report);
-  const end = auditOf(events, options, (record) => sink.write(`${JSON.stringify(record)}\n`));
+  const { process: name, of } = options;
+  const written = audit(events, name, of, (record) => sink.write(`${JSON.stringify(record)}\n`));
   const close = () => {
-    end();
+    written.end();
     const left = sink.exit();
     if (left > 0) report.lost(left);
     bursts.end();
@@ -90,17 +79,6 @@ export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTra
       process.off('exit', close);
       close();
     },
-  };
-}
-
-function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: (record: TrailRecord) => void): () => void {
-  const others = of.others ? auditOthers(events, process, write) : undefined;
-  const dials = of.dials ? auditDials(events, process, write, others?.passes) : undefined;
-  const apiServers = auditApiServers(events, process, write, others?.passes);
-  return () => {
-    apiServers.end();
-    dials?.end();
-    others?.end();
   };
 }
 
@@ -147,153 +125,109 @@ class TrailReport {
   }
 }
 
-export interface DialAudit {
-  /** Writes the records of open tunnels, with their bytes so far. Later dials get no record. */
-  end(): void;
+/** What passes writes a record of its own; what does not is counted. */
+interface Writing {
+  readonly process: string;
+  readonly write: (record: TrailRecord) => void;
+  readonly records: ReturnType<typeof otherRecords>;
+  readonly passes: (kind: string) => boolean;
 }
 
 /**
- * Writes one record for each dial at a gateway, when it fails or when its tunnel has ended. A request that is not a dial gets no
- * record.
- * @param passes whether a dial that the gateway itself refused gets a record; it is counted otherwise. Default: each does
+ * Writes one record for each connection of a client to its API server, and as `of` says, for each dial at a gateway, and for refusals, sessions,
+ * operators' actions and changes of tenants.
+ * @returns what ends it: open tunnels get their records, with their bytes so far
  */
-export function auditDials(
+export function audit(
   events: PlaneEvents,
-  gateway: string,
-  write: (record: AuditRecord) => void,
-  passes: (kind: string) => boolean = () => true,
-): DialAudit {
+  process: string,
+  of: AuditOptions['of'],
+  write: (record: TrailRecord) => void,
+): { end(): void } {
+  const records = otherRecords(process);
+  const refusals = new Bursts({ most: TELEMETRY.auditRefusals, windowMs: TELEMETRY.auditRefusalsMs }, (kind, count) =>
+    write(records.refusals(kind, count)),
+  );
+  const writing = { process, write, records, passes: (kind: string) => !of.others || refusals.pass(kind) };
+  const tunnels = new RandomSet<TunnelInfo>();
+  const dials = dialLines(writing);
+  const ended = ({ role, dial, up, down, resumable }: TunnelInfo, ms: number, outcome: TunnelOutcome) => {
+    const tunnel = { ms, up, down, resumable, outcome };
+    if (role === 'api-server') write(records.apiServer(dial, ms, tunnel));
+    else dials.ended(dial, tunnel);
+  };
+  const unsubscribe = [
+    {
+      'api-server:failure'(dial, error, ms) {
+        if (writing.passes(`API server of tenant ${dial.tenant}`)) write(records.apiServer(dial, ms, error));
+      },
+      'tunnel:open'(tunnel) {
+        if (tunnel.role === 'api-server' || (of.dials && tunnel.role === 'gateway')) tunnels.add(tunnel);
+      },
+      'tunnel:close'(tunnel, outcome, ms) {
+        if (tunnels.delete(tunnel)) ended(tunnel, ms, outcome);
+      },
+    } satisfies Subscriptions,
+    ...(of.dials ? [dials.lines] : []),
+    ...(of.others ? [otherLines(writing)] : []),
+  ].map((lines) => subscribe(events, lines));
+  return {
+    end() {
+      for (const each of unsubscribe) each();
+      for (const tunnel of tunnels) {
+        // A process that stops in order has cut them before.
+        const [who, by] =
+          tunnel.role === 'gateway' ? (['gateway', 'gateway'] as const) : (['process', 'path'] as const);
+        const error = new PlaneEnded(`the ${who} ended`, { by });
+        ended(tunnel, Date.now() - tunnel.since, { how: 'cut', by, error });
+      }
+      tunnels.clear();
+      refusals.end();
+    },
+  };
+}
+
+/** A dial is written when it fails, or when its tunnel has ended. A request that is not a dial gets no record. */
+function dialLines({ process, write, passes }: Writing) {
   /** Dials that were answered with a tunnel, until that tunnel ends. */
   const answers = new WeakMap<DialRequest, Answer>();
-  const tunnels = new RandomSet<TunnelInfo>();
-  const end = (dial: DialRequest, tunnel: EndedTunnel) => {
+  const ended = (dial: DialRequest, tunnel: EndedTunnel) => {
     const answer = answers.get(dial);
-    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, tunnel));
+    if (answer && answers.delete(dial)) write(auditRecord(process, dial, answer, tunnel));
   };
-  const unsubscribe = subscribe(events, {
+  const lines: Subscriptions = {
     'dial:end'(role, dial, outcome) {
       if (role !== 'gateway') return;
       const answer = { outcome, time: Date.now() - outcome.ms, start: performance.now() - outcome.ms };
       if (!outcome.error) answers.set(dial, answer);
       else if (!isRefusedDial(dial, outcome.error) || passes(`dials of tenant ${dial.tenant}`))
-        write(auditRecord(gateway, dial, answer));
+        write(auditRecord(process, dial, answer));
     },
     // The destination was reached, but the caller was gone, so no tunnel will report it.
     'dial:undelivered'(dial) {
       const error = new Error('the caller left before the answer');
-      end(dial, { ms: 0, up: 0, down: 0, outcome: { how: 'failed', by: 'caller', error } });
+      ended(dial, { ms: 0, up: 0, down: 0, outcome: { how: 'failed', by: 'caller', error } });
     },
-    'tunnel:open'(tunnel) {
-      if (tunnel.role === 'gateway') tunnels.add(tunnel);
-    },
-    'tunnel:close'(tunnel, outcome, ms) {
-      const { dial, up, down, resumable } = tunnel;
-      if (tunnels.delete(tunnel)) end(dial, { ms, up, down, resumable, outcome });
-    },
-  });
+  };
+  return { lines, ended };
+}
+
+function otherLines({ write, records, passes }: Writing): Subscriptions {
   return {
-    end() {
-      unsubscribe();
-      // A gateway that stops in order has cut them before.
-      const by = 'gateway';
-      const outcome = { how: 'cut', by, error: new PlaneEnded('the gateway ended', { by }) } as const;
-      for (const { dial, up, down, since, resumable } of tunnels)
-        end(dial, { ms: Date.now() - since, up, down, resumable, outcome });
-      tunnels.clear();
-    },
-  };
-}
-
-/** Writes one record for each connection of a client to its API server, when it has ended, or was refused. */
-export function auditApiServers(
-  events: PlaneEvents,
-  process: string,
-  write: (record: OtherRecord) => void,
-  passes: (kind: string) => boolean = () => true,
-): DialAudit {
-  const tunnels = new RandomSet<TunnelInfo>();
-  const unsubscribe = subscribe(events, {
-    'api-server:failure'(dial, error, ms) {
-      if (passes(`API server of tenant ${dial.tenant}`)) write(apiServerRecord(process, dial, { ms, error }));
-    },
-    'tunnel:open'(tunnel) {
-      if (tunnel.role === 'api-server') tunnels.add(tunnel);
-    },
-    'tunnel:close'(tunnel, outcome, ms) {
-      const { dial, up, down } = tunnel;
-      if (tunnels.delete(tunnel)) write(apiServerRecord(process, dial, { ms, tunnel: { up, down, ms, outcome } }));
-    },
-  });
-  return {
-    end() {
-      unsubscribe();
-      const outcome = { how: 'cut', by: 'path', error: new PlaneEnded('the process ended') } as const;
-      for (const { dial, up, down, since } of tunnels) {
-        const ms = Date.now() - since;
-        write(apiServerRecord(process, dial, { ms, tunnel: { up, down, ms, outcome } }));
-      }
-      tunnels.clear();
-    },
-  };
-}
-
-interface OtherAudit {
-  /** Returns whether a refusal of this kind gets a record of its own; if not, it is counted. */
-  passes(kind: string): boolean;
-  /** Writes the counts of refusals without a record. Later events get no record. */
-  end(): void;
-}
-
-/** Writes records of refusals, sessions, operators' actions and changes of tenants. */
-export function auditOthers(events: PlaneEvents, process: string, write: (record: OtherRecord) => void): OtherAudit {
-  const base = <Kind extends OtherRecord['record']>(record: Kind) => {
-    return { time: new Date().toISOString(), record, process };
-  };
-  const refusals = new Bursts({ most: TELEMETRY.auditRefusals, windowMs: TELEMETRY.auditRefusalsMs }, (of, count) =>
-    write({ ...base('refusals'), of, count }),
-  );
-  const session = (state: 'opened' | 'closed', info: SessionInfo, reason?: string) => {
-    const { sessionId, tenant, agentId, protocol, remote, principal } = info;
-    const who = { session: sessionId, tenant, agent: agentId, ...verified(principal), protocol, remote };
-    write({ ...base('session'), state, ...who, ...(reason !== undefined && { text: shortened(reason) }) });
-  };
-  const refused = (where: string, remote: string, error: Error) => {
-    const { principal, tenant, rule, destination } = notAuthorisedIn(error) ?? {};
-    if (!refusals.pass(refusalKind(where, error))) return;
-    const who = { ...(tenant !== undefined && { tenant }), ...verified(principal) };
-    const by = rule !== undefined && { rule };
-    const to = destination !== undefined && { destination: destination.slice(0, TELEMETRY.auditTextCharacters) };
-    write({ ...base('refusal'), where, remote, ...who, ...by, ...to, text: shortened(error.message) });
-  };
-  const unsubscribe = subscribe(events, {
-    ...unlessProbed(refused),
-    'session:open': (info) => session('opened', info),
-    'session:close': (info, reason) => session('closed', info, reason),
-    operation(operation: Operation) {
-      const { operator, outcome, text } = operation;
+    ...unlessProbed((where, remote, error) => {
+      if (passes(refusalKind(where, error))) write(records.refusal(where, remote, error));
+    }),
+    'session:open': (info) => write(records.session('opened', info)),
+    'session:close': (info, reason) => write(records.session('closed', info, reason)),
+    operation(operation) {
+      const { operator, outcome } = operation;
       const kind = `operations of ${operator.tenant === undefined ? 'the plane' : `tenant ${operator.tenant}`}`;
-      if (outcome === 'refused' && !refusals.pass(kind)) return;
-      write({ ...base('operation'), ...operation, ...(text !== undefined && { text: shortened(text) }) });
+      if (outcome !== 'refused' || passes(kind)) write(records.operation(operation));
     },
-    tenants({ changed, gone }) {
-      write({
-        ...base('tenants'),
-        changed: changed.slice(0, TELEMETRY.auditNames),
-        gone: gone.slice(0, TELEMETRY.auditNames),
-      });
-    },
+    tenants: ({ changed, gone }) => write(records.tenants(changed, gone)),
     // A directory of 10,000 files can turn bad at once.
     'tenants:failure'(problem, kept) {
-      if (!refusals.pass("tenants' files")) return;
-      const tenant = kept !== undefined && { tenant: kept };
-      write({ ...base('tenants'), changed: [], gone: [], ...tenant, problem: shortened(problem) });
-    },
-  });
-  return {
-    passes: (kind) => refusals.pass(kind),
-    end() {
-      unsubscribe();
-      refusals.end();
+      if (passes("tenants' files")) write(records.tenants([], [], problem, kept));
     },
   };
 }
