@@ -33,12 +33,6 @@ export interface Call<O = object> {
   plane(): Promise<Plane>;
 }
 
-interface Example {
-  /** As typed, without `isthmus`. */
-  readonly line: string;
-  readonly does: string;
-}
-
 export interface Definition<O = object> {
   readonly name: string;
   /** One line for the list of commands. */
@@ -47,7 +41,8 @@ export interface Definition<O = object> {
   readonly details?: string;
   readonly args?: readonly Argument[];
   readonly options?: readonly Option[];
-  readonly examples: readonly Example[];
+  /** What each line does, as typed without `isthmus`. */
+  readonly examples: Readonly<Record<string, string>>;
   /** Whether it prints Kubernetes objects with `-o kubernetes`. */
   readonly printsObjects?: true;
   /** Whether it prints a list, with `-o name`. */

@@ -115,8 +115,8 @@ function commandOf(definition: Definition, root: Command, choose: Choose): Comma
   made.description(details === undefined ? `${summary}.` : `${summary}.\n${details}`);
   for (const argument of args) made.addArgument(argument);
   for (const option of options) made.addOption(option);
-  const width = Math.max(...examples.map(({ line }) => line.length));
-  const lines = examples.map(({ line, does }) => `  isthmus ${line.padEnd(width)}  # ${does}`);
+  const width = Math.max(...Object.keys(examples).map((line) => line.length));
+  const lines = Object.entries(examples).map(([line, does]) => `  isthmus ${line.padEnd(width)}  # ${does}`);
   made.addHelpText(
     'after',
     `\nExamples:\n${lines.join('\n')}\n\nOptions of every command (--address, --output and others): isthmus --help\n`,

@@ -72,13 +72,13 @@ export const agents = listCommand(AGENTS, {
   details:
     'An agent that drains leaves when its last tunnel has ended: isthmus tunnels --agent shows what it waits for. Exits with 1 if there is none.',
   options: [new Option('--sessions', 'one line for each session, with its id, address and protocol')],
-  examples: [
-    { line: 'agents', does: 'one line for each agent' },
-    { line: 'agents agent-1 -o yaml', does: 'all that is known of one, and what it says of itself' },
-    { line: 'agents --tenant team-a --sessions', does: 'the sessions of one tenant' },
-    { line: 'agents -l cidr=10.20.0.0/16 -w', does: 'who serves these addresses, and who comes and goes' },
-    { line: 'agents --field-selector state!=ready -o name', does: 'those that drain or are in quarantine' },
-  ],
+  examples: {
+    agents: 'one line for each agent',
+    'agents agent-1 -o yaml': 'all that is known of one, and what it says of itself',
+    'agents --tenant team-a --sessions': 'the sessions of one tenant',
+    'agents -l cidr=10.20.0.0/16 -w': 'who serves these addresses, and who comes and goes',
+    'agents --field-selector state!=ready -o name': 'those that drain or are in quarantine',
+  },
   run: (call: Call<ListOptions & { readonly sessions?: true }>) =>
     call.options.sessions ? list(SESSIONS, call) : list(AGENTS, call),
 });
@@ -170,11 +170,11 @@ export const quarantine = command({
     new Option('--reason <text>', 'why, for other operators').conflicts('lift'),
     new Option('--lift', 'lift the quarantine'),
   ],
-  examples: [
-    { line: 'quarantine', does: 'agents in quarantine, and why' },
-    { line: 'quarantine agent-3 --reason "disk full on node 7"', does: 'no new dials to agent-3' },
-    { line: 'quarantine agent-3 --lift', does: 'let it take dials again' },
-  ],
+  examples: {
+    quarantine: 'agents in quarantine, and why',
+    'quarantine agent-3 --reason "disk full on node 7"': 'no new dials to agent-3',
+    'quarantine agent-3 --lift': 'let it take dials again',
+  },
   async run({ args: [agentId], options, output, plane }: Call<QuarantineOptions>) {
     const { reason = '', lift = false, tenant } = options;
     if (agentId === undefined) {
@@ -255,10 +255,10 @@ export const kick = command({
     ),
   ],
   options: [new Option('--reason <text>', 'why, for logs and audit').default('', 'none')],
-  examples: [
-    { line: 'kick tunnel 3f9c2a7be1d04c55', does: 'end one tunnel, by the id of its dial' },
-    { line: 'kick agent agent-3 --reason "stale version"', does: 'end its sessions and all tunnels in them' },
-  ],
+  examples: {
+    'kick tunnel 3f9c2a7be1d04c55': 'end one tunnel, by the id of its dial',
+    'kick agent agent-3 --reason "stale version"': 'end its sessions and all tunnels in them',
+  },
   async run({ args: [what = '', id = ''], options, output, plane }: Call<{ readonly reason: string }>) {
     const { reason, tenant } = options;
     const request = { target: targetOf(what, id, tenant), reason };

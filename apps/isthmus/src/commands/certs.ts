@@ -52,17 +52,11 @@ export const certs = command({
     ),
     new Option('--force', 'overwrite existing files'),
   ],
-  examples: [
-    { line: 'certs pki', does: 'a plane on this machine' },
-    {
-      line: 'certs pki --host hub.example.com,10.0.0.5 --agent node-a,node-b',
-      does: 'reached from elsewhere, by two agents',
-    },
-    {
-      line: 'certs pki --host hubs.example.com -o kubernetes | kubectl apply -f -',
-      does: 'the secrets of k8s/base/plane too',
-    },
-  ],
+  examples: {
+    'certs pki': 'a plane on this machine',
+    'certs pki --host hub.example.com,10.0.0.5 --agent node-a,node-b': 'reached from elsewhere, by two agents',
+    'certs pki --host hubs.example.com -o kubernetes | kubectl apply -f -': 'the secrets of k8s/base/plane too',
+  },
   asksNobody: () => true,
   async run(call: Call<Options>) {
     const { args, options, output, terminal } = call;

@@ -75,19 +75,15 @@ export const check = command({
     new Option('--no-dials', 'dial nothing'),
     durationOption('--wait <duration>', 'check again for up to this long, until no check fails'),
   ],
-  examples: [
-    { line: 'check', does: 'a running plane' },
-    { line: 'check --wait 5m', does: 'after an installation: until it is well' },
-    {
-      line: 'check --redis-url redis://10.0.0.9 --peer-cert peer.pem --peer-key peer-key.pem --peer-ca-cert ca.pem',
-      does: 'before the first start',
-    },
-    {
-      line: 'check --uds-name /run/konnectivity/konnectivity-server.socket',
-      does: "in the server's container: can an API server find it?",
-    },
-    { line: 'check --destination 10.20.3.4:10250', does: 'does every agent reach this kubelet?' },
-  ],
+  examples: {
+    check: 'a running plane',
+    'check --wait 5m': 'after an installation: until it is well',
+    'check --redis-url redis://10.0.0.9 --peer-cert peer.pem --peer-key peer-key.pem --peer-ca-cert ca.pem':
+      'before the first start',
+    'check --uds-name /run/konnectivity/konnectivity-server.socket':
+      "in the server's container: can an API server find it?",
+    'check --destination 10.20.3.4:10250': 'does every agent reach this kubelet?',
+  },
   async run(call: Call<Options>) {
     const { options, output, terminal } = call;
     const end = performance.now() + (options.wait ?? 0);

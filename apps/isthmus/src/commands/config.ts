@@ -30,15 +30,13 @@ export const config = command({
     new Argument('[name]', "the context's name"),
   ],
   options: [new Option('--member <id>', 'only this member'), new Option('--all', 'also flags that have their default')],
-  examples: [
-    { line: 'config', does: 'flags that were set, and differences' },
-    { line: 'config --member gateway-1 --all', does: 'every flag of one member' },
-    {
-      line: 'config set-context prod --address gw-1.example:8095 --ca admin-ca.pem --cert me.pem --key me-key.pem',
-      does: 'so that nothing is typed twice',
-    },
-    { line: 'config use-context prod', does: 'from now on' },
-  ],
+  examples: {
+    config: 'flags that were set, and differences',
+    'config --member gateway-1 --all': 'every flag of one member',
+    'config set-context prod --address gw-1.example:8095 --ca admin-ca.pem --cert me.pem --key me-key.pem':
+      'so that nothing is typed twice',
+    'config use-context prod': 'from now on',
+  },
   asksNobody: ([action]) => action !== undefined,
   async run(call: Call<Options>) {
     const { args, options, output, plane } = call;
@@ -118,11 +116,11 @@ export const logLevel = command({
     durationOption('--for <duration>', 'go back to the earlier level after this time'),
     new Option('--member <id>', 'only this member'),
   ],
-  examples: [
-    { line: 'log-level', does: 'the current levels' },
-    { line: 'log-level debug --for 10m', does: 'on all members, while you look into a problem' },
-    { line: 'log-level info --member hub-1', does: 'one member' },
-  ],
+  examples: {
+    'log-level': 'the current levels',
+    'log-level debug --for 10m': 'on all members, while you look into a problem',
+    'log-level info --member hub-1': 'one member',
+  },
   async run({ args: [level = ''], options, output, plane }: Call<LogLevelOptions>) {
     const { for: durationMs = 0, member } = options;
     if (level === '' && durationMs > 0) throw usage('--for needs a level: isthmus log-level debug --for 10m');

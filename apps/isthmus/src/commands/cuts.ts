@@ -41,11 +41,11 @@ export const cuts = listCommand(CUTS, {
     durationOption('--since <duration>', 'how far to look back, at most an hour', ISTHMUS.cutsMs),
     new Option('--limit <count>', 'most cuts to list').argParser(count).default(ISTHMUS.cutsListed),
   ],
-  examples: [
-    { line: 'cuts', does: 'what was cut in the last hour, by cause and one by one' },
-    { line: 'cuts --since 10m -o wide', does: 'with traces, dials and bytes' },
-    { line: 'cuts --field-selector by=agent -w', does: "those by agents' ends, live" },
-  ],
+  examples: {
+    cuts: 'what was cut in the last hour, by cause and one by one',
+    'cuts --since 10m -o wide': 'with traces, dials and bytes',
+    'cuts --field-selector by=agent -w': "those by agents' ends, live",
+  },
 });
 
 /** Returns the cuts of the last `since` milliseconds, the last first. */

@@ -24,10 +24,10 @@ export const diag = command({
   details:
     'Status, members, flags, sessions, tunnels, recent dials, logs and metrics of each member, and a summary. The archive names destinations, callers and addresses: review it before you share it. An existing file is kept.',
   args: [new Argument('[file]', 'default: isthmus-diag-TIME.tar.gz')],
-  examples: [
-    { line: 'diag', does: 'into this directory' },
-    { line: 'diag -a 10.0.0.5:8095 /tmp/plane.tar.gz', does: 'a plane on another machine' },
-  ],
+  examples: {
+    diag: 'into this directory',
+    'diag -a 10.0.0.5:8095 /tmp/plane.tar.gz': 'a plane on another machine',
+  },
   async run({ args: [file], output, plane }: Call) {
     const path = file ?? `isthmus-diag-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.tar.gz`;
     const { texts, members, missing } = await collect(await plane());

@@ -59,13 +59,13 @@ export const dial = command({
       ISTHMUS.seriesIntervalMs,
     ),
   ],
-  examples: [
-    { line: 'dial 10.20.3.4:10250', does: 'can it reach this kubelet, and what takes how long?' },
-    { line: 'dial db.internal:3306 --first-byte 2s', does: "with the server's greeting" },
-    { line: 'dial 10.20.3.4:10250 --agent agent-3', does: 'through one agent, to compare' },
-    { line: 'dial 10.20.3.4:10250 --count 20 --interval 1s', does: 'does it fail now and then, and how slow is it?' },
-    { line: 'dial 10.20.3.4:10250 --from here', does: 'without the plane: is it the destination?' },
-  ],
+  examples: {
+    'dial 10.20.3.4:10250': 'can it reach this kubelet, and what takes how long?',
+    'dial db.internal:3306 --first-byte 2s': "with the server's greeting",
+    'dial 10.20.3.4:10250 --agent agent-3': 'through one agent, to compare',
+    'dial 10.20.3.4:10250 --count 20 --interval 1s': 'does it fail now and then, and how slow is it?',
+    'dial 10.20.3.4:10250 --from here': 'without the plane: is it the destination?',
+  },
   async run(call: Call<Options>) {
     const { options, output, terminal } = call;
     const once = await dialler(call);

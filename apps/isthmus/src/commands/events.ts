@@ -66,11 +66,11 @@ export const events = listCommand(EVENTS, {
     'From what members keep while they run, so what a member saw goes with it, and a busy one may lack older events.',
   args: [],
   options: [new Option('--for <name>', 'only events of this agent, hub or gateway')],
-  examples: [
-    { line: 'events', does: 'the newest last' },
-    { line: 'events --for agent-3', does: 'does it come and go?' },
-    { line: 'events --field-selector type=went -w', does: 'who is lost from now on' },
-  ],
+  examples: {
+    events: 'the newest last',
+    'events --for agent-3': 'does it come and go?',
+    'events --field-selector type=went -w': 'who is lost from now on',
+  },
 });
 
 /** Whom a member refused. */

@@ -20,10 +20,10 @@ export const explain = command({
       'none',
     ),
   ],
-  examples: [
-    { line: 'explain 10.20.3.4:10250', does: 'strategy, agents and hubs that lead to a kubelet' },
-    { line: 'explain db.internal:5432 --tenant team-a', does: "among one tenant's agents, by its policy" },
-  ],
+  examples: {
+    'explain 10.20.3.4:10250': 'strategy, agents and hubs that lead to a kubelet',
+    'explain db.internal:5432 --tenant team-a': "among one tenant's agents, by its policy",
+  },
   async run({
     args: [destination = ''],
     options,

@@ -7,7 +7,9 @@ export const hold = command({
   name: 'hold',
   summary: "Run the callers' end of a plane: it keeps API servers' tunnels while gateways restart",
   details: 'Its flags are those of a gateway: isthmus hold --help lists them. docs/RESUME.md says when to use it.',
-  examples: [{ line: 'hold', does: 'lists its flags with --help; needs --gateways, and --uds-name or --server-port' }],
+  examples: {
+    hold: 'lists its flags with --help; needs --gateways, and --uds-name or --server-port',
+  },
   async run({ terminal }) {
     terminal.out(helpText(isthmusHold));
     return EXIT.good;

@@ -36,10 +36,10 @@ export const HUBS: Kind<HubView> = {
 export const hubs = listCommand(HUBS, {
   summary: 'List hubs, the gateways that reach each, and the number of its sessions',
   details: 'Exits with 1 if a gateway cannot reach a hub.',
-  examples: [
-    { line: 'hubs', does: 'all hubs that any member knows' },
-    { line: 'hubs hub-1 -w', does: 'while it is restarted' },
-  ],
+  examples: {
+    hubs: 'all hubs that any member knows',
+    'hubs hub-1 -w': 'while it is restarted',
+  },
 });
 
 const LINKS = namesOf(adminApi.Hub_Link, 'LINK');
@@ -124,10 +124,10 @@ export const drain = command({
     new Option('--dry-run', 'only show what would move, and what might be cut'),
     durationOption('--wait <duration>', 'wait up to this long until no tunnel is left'),
   ],
-  examples: [
-    { line: 'drain hub-1 --dry-run', does: 'which agents have no other hub?' },
-    { line: 'drain hub-1 --wait 5m', does: 'before hub-1 is stopped' },
-  ],
+  examples: {
+    'drain hub-1 --dry-run': 'which agents have no other hub?',
+    'drain hub-1 --wait 5m': 'before hub-1 is stopped',
+  },
   async run({ args: [id = ''], options, output, plane, terminal }: Call<DrainOptions>) {
     const met = await plane();
     const member = memberOf(met, id);

@@ -40,16 +40,12 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     new Option('--as <context>', "the context's name").default(undefined, 'isthmus-TENANT'),
     kubeconfigOption,
   ],
-  examples: [
-    {
-      line: 'login acme --gateway https://gw.example:8090 --ca gateway-ca.pem --token-file acme.token',
-      does: 'to the cluster of the current context',
-    },
-    {
-      line: 'login acme --gateway https://gw.example:8090 --server https://kubernetes.default.svc --cluster-ca ca.pem -- gcloud auth print-identity-token',
-      does: 'with tokens that a command prints',
-    },
-  ],
+  examples: {
+    'login acme --gateway https://gw.example:8090 --ca gateway-ca.pem --token-file acme.token':
+      'to the cluster of the current context',
+    'login acme --gateway https://gw.example:8090 --server https://kubernetes.default.svc --cluster-ca ca.pem -- gcloud auth print-identity-token':
+      'with tokens that a command prints',
+  },
   asksNobody: () => true,
   async run({ args, options, output, terminal }: Call<Options>) {
     const [tenant, run = []] = args as unknown as [string, (readonly string[])?];
@@ -164,7 +160,9 @@ export const credential = command({
     new Argument('<command...>', 'behind --: what prints a token or an ExecCredential'),
   ],
   options: [kubeconfigOption],
-  examples: [{ line: 'credential isthmus-acme -- gcloud auth print-identity-token', does: 'what kubectl runs' }],
+  examples: {
+    'credential isthmus-acme -- gcloud auth print-identity-token': 'what kubectl runs',
+  },
   asksNobody: () => true,
   async run({ args, options, terminal }: Call<Pick<Options, 'kubeconfig'>>) {
     const [context, run] = args as unknown as [string, readonly string[]];

@@ -26,13 +26,11 @@ export const nc = command({
     new Option('--token-file <file>', 'with --gateway: the token of --tenant'),
     kubeconfigOption,
   ],
-  examples: [
-    { line: 'nc db.internal:3306', does: 'through the gateway of the current context' },
-    {
-      line: 'nc 10.20.3.4:22 --gateway https://gw.example:8090 --ca ca.pem --cert caller.pem --key caller-key.pem',
-      does: "as ssh's ProxyCommand, with %h:%p",
-    },
-  ],
+  examples: {
+    'nc db.internal:3306': 'through the gateway of the current context',
+    'nc 10.20.3.4:22 --gateway https://gw.example:8090 --ca ca.pem --cert caller.pem --key caller-key.pem':
+      "as ssh's ProxyCommand, with %h:%p",
+  },
   asksNobody: () => true,
   async run(call: Call<Options>) {
     const sockets: Socket[] = [];

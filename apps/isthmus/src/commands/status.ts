@@ -51,13 +51,13 @@ export const status = listCommand(MEMBERS, {
   summary: 'List the members of a plane, whether each is ready (or why not), what it carries, and what needs attention',
   details:
     'Exits with 1 if a member is not ready, and with 4 if all are and something needs attention: somebody was refused in the last five minutes, a gateway, hub or agent went away, callers fail to reach something again and again, dials wait for a session, a gateway lacks a hub or the registry, a certificate expires soon, a tenant is near a limit, or there is something to fix. Each line says what to do.',
-  examples: [
-    { line: 'status', does: 'the plane of the gateway or hub on this machine' },
-    { line: 'status -a 10.0.0.5:8095,10.0.0.6:8095', does: 'ask the second one if the first is down' },
-    { line: 'status -o wide', does: 'all columns, however narrow the terminal' },
-    { line: 'status -w', does: 'and who comes, changes and goes, during a roll' },
-    { line: 'status -o json', does: 'the same, for programs' },
-  ],
+  examples: {
+    status: 'the plane of the gateway or hub on this machine',
+    'status -a 10.0.0.5:8095,10.0.0.6:8095': 'ask the second one if the first is down',
+    'status -o wide': 'all columns, however narrow the terminal',
+    'status -w': 'and who comes, changes and goes, during a roll',
+    'status -o json': 'the same, for programs',
+  },
 });
 
 /** What the rules find that members do not say of themselves. What `check` alone reports may stay as it is for long. */

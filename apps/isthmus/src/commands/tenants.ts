@@ -55,12 +55,12 @@ export const tenants = listCommand(TENANTS, {
       callerName,
     ),
   ],
-  examples: [
-    { line: 'tenants', does: 'the tenants of a running plane' },
-    { line: 'tenants acme -o json', does: 'all that is known of one' },
-    { line: 'tenants check tenants/', does: 'before it becomes a ConfigMap' },
-    { line: 'tenants token acme --name ci', does: 'a token for tools that dial as ci' },
-  ],
+  examples: {
+    tenants: 'the tenants of a running plane',
+    'tenants acme -o json': 'all that is known of one',
+    'tenants check tenants/': 'before it becomes a ConfigMap',
+    'tenants token acme --name ci': 'a token for tools that dial as ci',
+  },
   async run(call: Call<ListOptions & { readonly name?: string }>) {
     const { output, options } = call;
     const [what, more = []] = call.args as readonly [string | undefined, (readonly string[])?];

@@ -39,12 +39,12 @@ export const tunnels = listCommand(TUNNELS, {
     new Option('--sort <by>', 'order: oldest first, or most bytes first').choices(['age', 'bytes']).default('age'),
     new Option('--limit <count>', 'most tunnels to list').argParser(count).default(ISTHMUS.tunnelsListed),
   ],
-  examples: [
-    { line: 'tunnels --agent agent-3', does: 'before agent-3 is taken out' },
-    { line: 'tunnels --sort bytes --limit 10', does: 'which tunnels carry the most' },
-    { line: 'tunnels -o wide', does: 'which of them have outlived a hub, and which wait for another' },
-    { line: 'tunnels --destination :10250 -w', does: 'exec, logs and port-forward: what goes to kubelets, live' },
-  ],
+  examples: {
+    'tunnels --agent agent-3': 'before agent-3 is taken out',
+    'tunnels --sort bytes --limit 10': 'which tunnels carry the most',
+    'tunnels -o wide': 'which of them have outlived a hub, and which wait for another',
+    'tunnels --destination :10250 -w': 'exec, logs and port-forward: what goes to kubelets, live',
+  },
 });
 
 /** Returns each tunnel once, preferably as its gateway reports it, because only the gateway knows the caller. */

@@ -11,10 +11,10 @@ export const version = command({
   summary: "Show this program's version, and the members'",
   details: 'Exits with 3 if members do not answer; its own version is shown even so.',
   options: [new Option('--client', "only this program's; asks nobody")],
-  examples: [
-    { line: 'version', does: 'are all members of one version?' },
-    { line: 'version --client -o json', does: 'for scripts' },
-  ],
+  examples: {
+    version: 'are all members of one version?',
+    'version --client -o json': 'for scripts',
+  },
   async run({ options, output, plane }: Call<{ readonly client?: true }>) {
     const client = { version: VERSION, runtime: `node ${process.versions.node}` };
     const own = `isthmus ${client.version}, ${client.runtime}\n`;

@@ -21,11 +21,11 @@ export const watch = command({
     durationOption('--slower-than <duration>', 'only dials that took at least this long', 0, 'all'),
     durationOption('--for <duration>', 'stop after this time'),
   ],
-  examples: [
-    { line: 'watch', does: 'every dial' },
-    { line: 'watch --failed --destination 10.20.3.4', does: 'failed dials to one machine' },
-    { line: 'watch -o json --for 1m', does: 'one minute of dials, one JSON document per line' },
-  ],
+  examples: {
+    watch: 'every dial',
+    'watch --failed --destination 10.20.3.4': 'failed dials to one machine',
+    'watch -o json --for 1m': 'one minute of dials, one JSON document per line',
+  },
   async run({ options, output, plane, terminal }: Call<Options>) {
     const ends = options.for === undefined ? [] : [AbortSignal.timeout(options.for)];
     const filter = {

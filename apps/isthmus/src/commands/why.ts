@@ -21,10 +21,10 @@ export const why = command({
   details:
     "Does what client-go does, and stops where it fails: the gateway's name, address and certificate, the tunnel to the API server (CONNECT), the API server's certificate and its answer. Each failed step says what to do. Exits with 1 if one fails.",
   options: [kubeconfigOption],
-  examples: [
-    { line: 'why', does: 'the current context' },
-    { line: 'why --context isthmus-acme -o json', does: 'another one, for programs' },
-  ],
+  examples: {
+    why: 'the current context',
+    'why --context isthmus-acme -o json': 'another one, for programs',
+  },
   asksNobody: () => true,
   async run({ options, output, terminal }: Call<{ readonly kubeconfig?: string }>) {
     const config = Kubeconfig.read(Kubeconfig.locate(terminal, options.kubeconfig));
