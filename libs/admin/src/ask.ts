@@ -6,12 +6,11 @@ import type { AskedMember } from '@isthmus/proto/ask';
 import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
-import { ServerError, Status } from 'nice-grpc';
 import { Paces } from './access/pace.ts';
 import { faultOfVisitor, type Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { aliveOf } from './calls/members.ts';
-import { exhausted, invalid } from './calls/messages.ts';
+import { denied, exhausted, invalid } from './calls/messages.ts';
 import { SAFE_HEADERS } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
 import { type CallFault, changesNothing, faultOf, isStream, JsonCalls, methodNamed } from './json-calls.ts';
@@ -31,10 +30,7 @@ export function answered(backend: AdminBackend, scope: 'all' | 'reads'): Ask {
     try {
       const method = methodNamed(String(name));
       if (scope === 'reads' && !changesNothing(method)) {
-        throw new ServerError(
-          Status.PERMISSION_DENIED,
-          `${name} needs the agent's own admin port: its hub may only read`,
-        );
+        throw denied(`${name} needs the agent's own admin port: its hub may only read`);
       }
       for await (const answer of calls.call(method, message, visitorOf(operator), signal)) yield { answer };
     } catch (error) {
@@ -124,7 +120,7 @@ export class AskPage {
     const fault = faultOfVisitor(visitor, this.#backend.tenants);
     if (!fault) return;
     this.#backend.operated?.({ operator: visitor.operator, call, outcome: 'refused', text: fault.message });
-    throw new ServerError(Status.PERMISSION_DENIED, fault.message);
+    throw denied(fault.message);
   }
 
   async *#lines(asked: Asked, { operator }: Visitor, signal: AbortSignal): AsyncIterable<Line> {
@@ -266,7 +262,7 @@ function agentIn(agent: unknown, own: string | undefined): Asked['agent'] {
     const { message } = new NotAuthorised(
       `tenant ${tenant} is not yours: an operator of it, or of the plane, may ask this`,
     );
-    throw new ServerError(Status.PERMISSION_DENIED, message);
+    throw denied(message);
   }
   return { tenant, id };
 }

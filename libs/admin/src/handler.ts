@@ -1,4 +1,4 @@
-import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { TLSSocket } from 'node:tls';
 import { isLoopback } from '@isthmus/runtime';
 import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, type Page, send, urlOf } from '@isthmus/service';
@@ -23,10 +23,12 @@ export interface AdminHandlerOptions {
 const TO_INDEX = { status: 301, body: '', headers: { location: '/debug/pprof/' } };
 
 /** Returns the handler of the admin port's HTTP pages: /metrics and, with profiling, /debug/pprof/, as upstream; /sd with tenants. */
-export function adminHandler(options: AdminHandlerOptions): RequestListener {
+export function adminHandler(
+  options: AdminHandlerOptions,
+): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   const { metrics, profiling, tenants, operated = () => {} } = options;
   const profiler = profiling ? new Profiler() : undefined;
-  const serve = (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+  return (request, response) => {
     const url = urlOf(request);
     if (!url) return send(response, BAD_TARGET);
     const visitor = visitorOf(request.socket);
@@ -49,7 +51,6 @@ export function adminHandler(options: AdminHandlerOptions): RequestListener {
     if (profiler && url.pathname.startsWith('/debug/pprof/')) return profiler.serve(response, url);
     return send(response, NOT_FOUND);
   };
-  return (request, response) => void serve(request, response);
 }
 
 /** Why a visitor may not have a page, or undefined if it may. An operator of one tenant may read that tenant's metrics. */

@@ -3,7 +3,7 @@ import { type CallContext, ServerError, Status } from 'nice-grpc';
 import type { AnyMethod, Method } from './access/guard.ts';
 import type { Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
-import { invalid } from './calls/messages.ts';
+import { absent, internal, invalid } from './calls/messages.ts';
 import { ADMIN } from './defaults.ts';
 import { serviceFor } from './service.ts';
 
@@ -24,7 +24,7 @@ const CODES: { readonly [code: number]: readonly [name: string, status: number] 
 
 /** Says why a call failed, and the status of HTTP for it. */
 export function faultOf(error: unknown): { readonly status: number; readonly fault: CallFault } {
-  const known = error instanceof ServerError ? error : new ServerError(Status.INTERNAL, (error as Error).message);
+  const known = error instanceof ServerError ? error : internal((error as Error).message);
   const [code, status] = CODES[known.code] ?? ['internal', 500];
   return { status, fault: { code, message: known.details } };
 }
@@ -33,7 +33,7 @@ export function faultOf(error: unknown): { readonly status: number; readonly fau
 export function methodNamed(name: string): Method {
   const found = Object.entries(adminApi.AdminDefinition.methods).find(([, each]) => each.name === name);
   if (found) return found[0] as Method;
-  throw new ServerError(Status.UNIMPLEMENTED, `the admin RPC has no method ${name.slice(0, 100)}`);
+  throw absent(`the admin RPC has no method ${name.slice(0, 100)}`);
 }
 
 /** As Connect's protocol has it, only such methods answer a GET. */

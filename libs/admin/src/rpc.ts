@@ -4,9 +4,10 @@ import type { Writable } from 'node:stream';
 import { Server, ServerCredentials, type ServerWritableStream } from '@grpc/grpc-js';
 import { adminApi } from '@isthmus/proto/admin';
 import { onceClosed } from '@isthmus/runtime';
-import { type CallContext, ServerError, Status, type TsProtoServiceDefinition } from 'nice-grpc';
+import { type CallContext, ServerError, type TsProtoServiceDefinition } from 'nice-grpc';
 import { visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
+import { internal } from './calls/messages.ts';
 import { ADMIN } from './defaults.ts';
 import { serviceFor } from './service.ts';
 
@@ -43,10 +44,7 @@ async function answer(call: Writable, respond: (context: CallContext) => Respons
     }
     call.end();
   } catch (error) {
-    call.emit(
-      'error',
-      error instanceof ServerError ? error : new ServerError(Status.INTERNAL, (error as Error).message),
-    );
+    call.emit('error', error instanceof ServerError ? error : internal((error as Error).message));
   }
 }
 

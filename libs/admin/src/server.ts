@@ -1,4 +1,4 @@
-import { createServer as createHttpServer } from 'node:http';
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer, isIPv6, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import { Admitted, beginsWith, bind, isLoopback, putBack, remoteOf, WaitingConnections } from '@isthmus/runtime';
@@ -6,7 +6,7 @@ import { type Refused, refuseBadRequests, send, takesTurns, urlOf } from '@isthm
 import { inWords } from '@isthmus/tunnel';
 import { faultOfVisitor, Visits, visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
-import { Console, type ConsoleOptions } from './console/console.ts';
+import { type ConsoleOptions, isForConsole, serveConsole } from './console/console.ts';
 import { FOREIGN, faultOfHost, isOwn } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
 import { adminHandler, type TenantMetrics } from './handler.ts';
@@ -67,29 +67,30 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const rpc = lazily(() => import('./rpc.ts'));
   const ask = lazily(async () => new (await import('./ask.ts')).AskPage(backend));
 
-  const page = options.console && new Console(options.console, reached, backend);
   const pages = adminHandler({ metrics, profiling, tenants, operated });
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const refuse = (why: string) => send(response, { status: 403, body: `${why}\n` });
+    // A browser opens no unix socket.
+    const fault = path === undefined ? faultOfHost(request.headers, reached) : undefined;
+    if (fault !== undefined) return refuse(fault);
+    if (options.console && isForConsole(request))
+      return serveConsole(request, response, options.console, reached, backend);
+    const asks = urlOf(request)?.pathname === '/ask';
+    const visitor = visitorOf(request.socket);
+    if (!isOwn(request.headers, reached)) {
+      if (asks) operated?.({ operator: visitor.operator, call: 'Ask', outcome: 'refused', text: FOREIGN });
+      return refuse(FOREIGN);
+    }
+    if (!asks) return pages(request, response);
+    if (!trusted) return refuse(UNTRUSTED);
+    await (await ask()).serve(request, response, visitor);
+  };
   const web = createHttpServer({ keepAliveTimeout: ADMIN.idleMs }, (request, response) => {
     if (!takesTurns(request, response, refused)) return;
-    // A browser opens no unix socket.
-    const asked = path === undefined ? faultOfHost(request.headers, reached) : undefined;
-    if (asked !== undefined) return void send(response, { status: 403, body: `${asked}\n` });
-    if (page?.accept(request, response)) return;
-    const asks = urlOf(request)?.pathname === '/ask';
-    if (!isOwn(request.headers, reached)) {
-      const { operator } = visitorOf(request.socket);
-      if (asks) operated?.({ operator, call: 'Ask', outcome: 'refused', text: FOREIGN });
-      return void send(response, { status: 403, body: `${FOREIGN}\n` });
-    }
-    if (!asks) pages(request, response);
-    else if (trusted)
-      ask()
-        .then((asking) => asking.serve(request, response, visitorOf(request.socket)))
-        .catch((error) => {
-          if (response.headersSent) response.destroy();
-          else void send(response, { status: 500, body: `${inWords(error)}\n` });
-        });
-    else void send(response, { status: 403, body: `${UNTRUSTED}\n` });
+    answer(request, response).catch((error) => {
+      if (response.headersSent) response.destroy();
+      else void send(response, { status: 500, body: `${inWords(error)}\n` });
+    });
   });
   web.timeout = ADMIN.idleMs;
   refuseBadRequests(web, refused);

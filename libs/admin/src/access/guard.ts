@@ -1,6 +1,7 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { NotAuthorised, type Operation } from '@isthmus/tunnel';
-import { type CallContext, ServerError, Status } from 'nice-grpc';
+import type { CallContext } from 'nice-grpc';
+import { denied } from '../calls/messages.ts';
 import { faultOfVisitor, type Visitor } from './visitor.ts';
 
 type Service = adminApi.AdminServiceImplementation;
@@ -127,7 +128,7 @@ function guardedMethod(name: string, method: AnyMethod, rule: AnyRule | undefine
     } catch (error) {
       if (!(error instanceof NotAuthorised)) throw error;
       report('refused', rule?.acts?.(request) ?? {}, error.message);
-      throw new ServerError(Status.PERMISSION_DENIED, error.message);
+      throw denied(error.message);
     }
     const answers = method(asked, context);
     const target = rule?.acts?.(asked);

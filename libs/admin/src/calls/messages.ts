@@ -195,32 +195,16 @@ function attemptMessage(attempt: AttemptRecord, dialStart: number): adminApi.Dia
   };
 }
 
-/** The errors of the admin RPC. Each text says what to do. */
+const errorOf = (code: Status) => (text: string) => new ServerError(code, text);
 
-/** The program has no part that can do it. */
-export function absent(text: string): ServerError {
-  return new ServerError(Status.UNIMPLEMENTED, text);
-}
-
-export function invalid(text: string): ServerError {
-  return new ServerError(Status.INVALID_ARGUMENT, text);
-}
-
-export function notFound(text: string): ServerError {
-  return new ServerError(Status.NOT_FOUND, text);
-}
-
-export function exhausted(text: string): ServerError {
-  return new ServerError(Status.RESOURCE_EXHAUSTED, text);
-}
-
-export function internal(text: string): ServerError {
-  return new ServerError(Status.INTERNAL, text);
-}
-
-export function unavailable(text: string): ServerError {
-  return new ServerError(Status.UNAVAILABLE, text);
-}
+/** The errors of the admin RPC. Each text says what to do. `absent`: the program has no part that can do it. */
+export const absent = errorOf(Status.UNIMPLEMENTED);
+export const invalid = errorOf(Status.INVALID_ARGUMENT);
+export const notFound = errorOf(Status.NOT_FOUND);
+export const denied = errorOf(Status.PERMISSION_DENIED);
+export const exhausted = errorOf(Status.RESOURCE_EXHAUSTED);
+export const internal = errorOf(Status.INTERNAL);
+export const unavailable = errorOf(Status.UNAVAILABLE);
 
 /**
  * Returns the tenant that a request is about. Without `--tenants-dir`, that is by default the tenant of the gateway's own callers. With
