@@ -4,36 +4,53 @@ import { DialFeed } from '../model/dials.ts';
 import { hrefOf, lookAt, NOTHING, type Plane } from '../model/plane.ts';
 import { askAll, reasonOf, type Watched, watchDials } from '../rpc.ts';
 
+/**
+ * Looks at once, then every so often while the page is seen, never twice at a time.
+ * @param key changes when there is something else to look at
+ * @returns a function that looks at once
+ */
+function useLooking(look: (ended: () => boolean) => Promise<void>, everyMs: number, key: string): () => void {
+  const looking = useRef(() => {});
+  // `key` stands for what is looked at.
+  useEffect(() => {
+    let [busy, ended] = [false, false];
+    looking.current = () => {
+      if (busy || document.hidden) return;
+      busy = true;
+      void look(() => ended).finally(() => {
+        busy = false;
+      });
+    };
+    const again = () => looking.current();
+    again();
+    const timer = setInterval(again, everyMs);
+    document.addEventListener('visibilitychange', again);
+    return () => {
+      ended = true;
+      clearInterval(timer);
+      document.removeEventListener('visibilitychange', again);
+    };
+  }, [key, everyMs]);
+  return () => looking.current();
+}
+
 /** Follows the plane while the page is seen. @param self the page's own member @returns the plane, and a function that looks at once */
 export function usePlane(self: string): [Plane, () => void] {
   const [plane, setPlane] = useState(NOTHING);
-  const looking = useRef<() => void>(() => {});
-  useEffect(() => {
-    let known = NOTHING;
-    let round = 0;
-    let busy = false;
-    const look = async () => {
-      if (busy || document.hidden) return;
-      busy = true;
-      const withSessions = known.sessions.length < CONSOLE.manySessions || round % CONSOLE.sessionRounds === 0;
-      known = await lookAt(known, self, withSessions);
-      round++;
-      busy = false;
-      setPlane(known);
-    };
-    looking.current = () => {
-      round = 0;
-      void look();
-    };
-    void look();
-    const timer = setInterval(() => void look(), CONSOLE.lookMs);
-    document.addEventListener('visibilitychange', look);
-    return () => {
-      clearInterval(timer);
-      document.removeEventListener('visibilitychange', look);
-    };
-  }, []);
-  return [plane, () => looking.current()];
+  const known = useRef({ plane: NOTHING, round: 0 });
+  const look = async () => {
+    const { plane: before, round } = known.current;
+    const withSessions = before.sessions.length < CONSOLE.manySessions || round % CONSOLE.sessionRounds === 0;
+    const seen = await lookAt(before, self, withSessions);
+    known.current = { plane: seen, round: known.current.round + 1 };
+    setPlane(seen);
+  };
+  const again = useLooking(look, CONSOLE.lookMs, self);
+  const lookNow = () => {
+    known.current.round = 0;
+    again();
+  };
+  return [plane, lookNow];
 }
 
 /**
@@ -52,43 +69,29 @@ export function useAddressed(view: string, text: string, ...rest: readonly strin
   return [now, change];
 }
 
+/** What was asked, and its answer; beside the reason why it is old, that from before. */
+interface Asked<T> {
+  readonly key: string;
+  readonly answer: T | undefined;
+  readonly fault: unknown;
+}
+
 /** Asks every so often while the page is seen. @param key changes when the question does */
-export function useAsked<T>(
-  ask: () => Promise<T>,
-  everyMs: number,
-  key: string,
-): { answer: T | undefined; fault: unknown } {
-  const [state, setState] = useState<{ key: string; answer: T | undefined; fault: unknown }>({
-    key,
-    answer: undefined,
-    fault: undefined,
-  });
-  // `key` stands for the question.
-  useEffect(() => {
-    let ended = false;
-    let busy = false;
-    const look = async () => {
-      if (busy || document.hidden) return;
-      busy = true;
-      const result = await ask().then(
-        (answer) => ({ key, answer, fault: undefined }),
-        (fault: unknown) => ({ key, answer: undefined, fault }),
-      );
-      busy = false;
-      // What was known is still shown beside the reason why it is old.
-      if (!ended)
-        setState((before) => ({
-          ...result,
-          answer: result.answer ?? (before.key === key ? before.answer : undefined),
-        }));
-    };
-    void look();
-    const timer = setInterval(() => void look(), everyMs);
-    return () => {
-      ended = true;
-      clearInterval(timer);
-    };
-  }, [key, everyMs]);
+export function useAsked<T>(ask: () => Promise<T>, everyMs: number, key: string): Omit<Asked<T>, 'key'> {
+  const [state, setState] = useState<Asked<T>>({ key, answer: undefined, fault: undefined });
+  const look = async (ended: () => boolean) => {
+    const result = await ask().then(
+      (answer) => ({ answer, fault: undefined }),
+      (fault: unknown) => ({ answer: undefined, fault }),
+    );
+    if (ended()) return;
+    setState((before) => ({
+      key,
+      fault: result.fault,
+      answer: result.answer ?? (before.key === key ? before.answer : undefined),
+    }));
+  };
+  useLooking(look, everyMs, key);
   return state.key === key ? state : { answer: undefined, fault: undefined };
 }
 

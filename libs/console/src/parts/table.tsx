@@ -1,5 +1,4 @@
 import type { ComponentChildren } from 'preact';
-import type { Seen } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
 import type { Told } from '../rpc.ts';
 
@@ -79,31 +78,6 @@ export function Table<T>({ title, columns, rows, keyOf, bad, selected, none = ''
 function classes(which: Readonly<Record<string, boolean | undefined>>): string | undefined {
   const names = Object.keys(which).filter((name) => which[name]);
   return names.join(' ') || undefined;
-}
-
-interface MemberChoiceProps {
-  readonly members: readonly Seen[];
-  /** What all of them together are called, where they can be chosen: an empty id. */
-  readonly all?: string | undefined;
-  readonly chosen: string | undefined;
-  readonly choose: (id: string) => void;
-}
-
-/** Chooses the member whose own view is shown, or all. */
-export function MemberChoice({ members, all, chosen, choose }: MemberChoiceProps) {
-  return (
-    <label>
-      Member{' '}
-      <select value={chosen} onChange={({ currentTarget }) => choose(currentTarget.value)}>
-        {all !== undefined && <option value="">{all}</option>}
-        {members.map(({ id }) => (
-          <option key={id} value={id}>
-            {shown(id)}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
 }
 
 /** Says which of several members did not answer, and why. */

@@ -4,7 +4,8 @@ import { CONSOLE } from '../defaults.ts';
 import { hrefOf, type Seen } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
 import type { Action } from '../parts/confirm.tsx';
-import { type Column, MemberChoice, Table } from '../parts/table.tsx';
+import { Field, MemberChoice } from '../parts/form.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Fault, Name } from '../parts/text.tsx';
 import { act, type Drained, type Quarantined, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
@@ -165,25 +166,9 @@ function QuarantinePanel({ plane, agents, settings, ask }: ViewProps) {
     <section aria-labelledby="quarantine">
       <h2 id="quarantine">Quarantine: keep new dials away from an agent</h2>
       <form class="filter" onSubmit={submit}>
-        <label>
-          Agent{' '}
-          <input
-            required
-            list="agents-known"
-            value={agentId}
-            onInput={({ currentTarget }) => setAgent(currentTarget.value)}
-          />
-        </label>
+        <Field label="Agent" required list="agents-known" value={agentId} typed={setAgent} />
         <Known id="agents-known" names={agents.filter((agent) => tenant === '' || agent.tenant === tenant.trim())} />
-        <label>
-          Tenant{' '}
-          <input
-            value={tenant}
-            list="tenants-known"
-            placeholder="the gateway's own"
-            onInput={({ currentTarget }) => setTenant(currentTarget.value)}
-          />
-        </label>
+        <Field label="Tenant" list="tenants-known" placeholder="the gateway's own" value={tenant} typed={setTenant} />
         <Known id="tenants-known" names={agents.map((agent) => ({ id: agent.tenant }))} />
         <button type="submit">Quarantine …</button>
       </form>

@@ -13,6 +13,7 @@ import {
 } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { useAddressed } from '../parts/follow.ts';
+import { Field } from '../parts/form.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Name, State, type Tone, toned } from '../parts/text.tsx';
 
@@ -49,10 +50,7 @@ export function AgentMap({
           </span>
         ))}
       </p>
-      <label class="find">
-        Find an agent or tenant
-        <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
-      </label>
+      <Field class="find" label="Find an agent or tenant" type="search" value={wanted} typed={want} />
       <Table
         title={wanted !== '' ? 'Agents found' : 'Agents that are not ok'}
         columns={COLUMNS}

@@ -20,6 +20,7 @@ import { gatewaysOf, hrefOf, ownAddress } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
 import { useDials } from '../parts/follow.ts';
+import { Choice, Field } from '../parts/form.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { CopyLine, Name, State, type Tone } from '../parts/text.tsx';
 import type { Dial, Settings, Watched } from '../rpc.ts';
@@ -174,46 +175,17 @@ function DialFilter({
   readonly gateways: readonly string[];
   readonly change: (filter: Filter) => void;
 }) {
-  const text = (name: 'tenant' | 'destination' | 'agent') => ({
-    value: filter[name],
-    onChange: ({ currentTarget }: { readonly currentTarget: HTMLInputElement }) =>
-      change({ ...filter, [name]: currentTarget.value }),
-  });
+  const set = (name: keyof Filter) => (text: string) => change({ ...filter, [name]: text });
+  const { tenant, destination, agent, gateway, slower, failed } = filter;
   return (
     <form class="filter" onSubmit={(event) => event.preventDefault()}>
+      <Field label="Tenant" value={tenant} entered={set('tenant')} />
+      <Field label="Destination" value={destination} entered={set('destination')} placeholder="host or host:port" />
+      <Field label="Agent" value={agent} entered={set('agent')} />
+      <Choice label="Gateway" all="all" from={gateways} chosen={gateway} choose={set('gateway')} />
+      <Field label="Slower than, ms" type="number" min="0" value={slower} entered={set('slower')} />
       <label>
-        Tenant <input {...text('tenant')} />
-      </label>
-      <label>
-        Destination <input {...text('destination')} placeholder="host or host:port" />
-      </label>
-      <label>
-        Agent <input {...text('agent')} />
-      </label>
-      <label>
-        Gateway{' '}
-        <select
-          value={filter.gateway}
-          onChange={({ currentTarget }) => change({ ...filter, gateway: currentTarget.value })}
-        >
-          <option value="">all</option>
-          {gateways.map((id) => (
-            <option key={id}>{id}</option>
-          ))}
-        </select>
-      </label>
-      <label>
-        Slower than, ms{' '}
-        <input
-          type="number"
-          min="0"
-          value={filter.slower}
-          onChange={({ currentTarget }) => change({ ...filter, slower: currentTarget.value })}
-        />
-      </label>
-      <label>
-        <input type="checkbox" checked={filter.failed} onChange={() => change({ ...filter, failed: !filter.failed })} />{' '}
-        failed only
+        <input type="checkbox" checked={failed} onChange={() => change({ ...filter, failed: !failed })} /> failed only
       </label>
     </form>
   );

@@ -5,7 +5,8 @@ import { frontsOf } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
 import { useHistories } from '../parts/follow.ts';
-import { type Column, MemberChoice, Silent, Table } from '../parts/table.tsx';
+import { Field, MemberChoice } from '../parts/form.tsx';
+import { type Column, Silent, Table } from '../parts/table.tsx';
 import { type History, reasonOf } from '../rpc.ts';
 import { Cuts } from './cuts.tsx';
 import type { ViewProps } from './view.ts';
@@ -37,14 +38,7 @@ export function TimeView({ plane, settings }: ViewProps) {
       <h2 id="time">The last hour</h2>
       <form class="filter" onSubmit={(event) => event.preventDefault()}>
         <MemberChoice members={sources} all="all gateways" chosen={one[0]?.id ?? ''} choose={choose} />
-        <label>
-          Tenant{' '}
-          <input
-            value={tenant}
-            placeholder="all"
-            onChange={({ currentTarget }) => setTenant(currentTarget.value.trim())}
-          />
-        </label>
+        <Field label="Tenant" value={tenant} placeholder="all" entered={(text) => setTenant(text.trim())} />
       </form>
       {fault !== undefined && <p class="fault">{shown(reasonOf(fault), 300)}</p>}
       <Silent told={answer} />

@@ -4,7 +4,8 @@ import { CONSOLE } from '../defaults.ts';
 import { frontsOf, hrefOf, selfOf } from '../model/plane.ts';
 import { bytes, shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
-import { type Column, MemberChoice, Silent, Table } from '../parts/table.tsx';
+import { Choice, Field, MemberChoice } from '../parts/form.tsx';
+import { type Column, Silent, Table } from '../parts/table.tsx';
 import { Name } from '../parts/text.tsx';
 import { act, askAll, reasonOf, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
@@ -42,23 +43,8 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
       <h2 id="tunnels">{plural(found.length, 'tunnel')}</h2>
       <form class="filter" onSubmit={(event) => event.preventDefault()}>
         <MemberChoice members={sources} all="all gateways" chosen={one[0]?.id ?? ''} choose={choose} />
-        <label>
-          Find{' '}
-          <input
-            type="search"
-            value={text}
-            placeholder="destination, caller, agent, dial"
-            onInput={({ currentTarget }) => find(currentTarget.value)}
-          />
-        </label>
-        <label>
-          Order{' '}
-          <select value={sort} onChange={({ currentTarget }) => setSort(currentTarget.value as Sort)}>
-            {SORTS.map((each) => (
-              <option key={each}>{each}</option>
-            ))}
-          </select>
-        </label>
+        <Field label="Find" type="search" value={text} placeholder="destination, caller, agent, dial" typed={find} />
+        <Choice label="Order" from={SORTS} chosen={sort} choose={(by) => setSort(by as Sort)} />
       </form>
       {fault !== undefined && <p class="fault">{reasonOf(fault)}</p>}
       <Silent told={answer?.told} />

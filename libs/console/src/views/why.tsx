@@ -4,6 +4,7 @@ import { dialLine } from '../model/dials.ts';
 import { gatewaysOf, ownAddress, type Seen } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
+import { Field } from '../parts/form.tsx';
 import { CopyLine, Fault, Findings } from '../parts/text.tsx';
 import { act, askOne, type Explanation, type TriedDial } from '../rpc.ts';
 import { ExplainPicture } from './explain-picture.tsx';
@@ -23,8 +24,7 @@ export function WhyView({ plane, findings, path, settings }: ViewProps & { reado
   const [gateway] = gatewaysOf(plane);
   const field = (name: keyof Asked) => ({
     value: form[name],
-    onInput: ({ currentTarget }: { readonly currentTarget: HTMLInputElement }) =>
-      setForm({ ...form, [name]: currentTarget.value }),
+    typed: (text: string) => setForm({ ...form, [name]: text }),
   });
   const submit = (event: Event) => {
     event.preventDefault();
@@ -35,15 +35,9 @@ export function WhyView({ plane, findings, path, settings }: ViewProps & { reado
       <section aria-labelledby="explain">
         <h2 id="explain">Which way does a dial go?</h2>
         <form class="filter" onSubmit={submit}>
-          <label>
-            Destination <input {...field('destination')} required placeholder="10.0.0.1:443" />
-          </label>
-          <label>
-            Tenant <input {...field('tenant')} placeholder="the gateway's own" />
-          </label>
-          <label>
-            Caller <input {...field('caller')} placeholder="for rules that name callers" />
-          </label>
+          <Field label="Destination" {...field('destination')} required placeholder="10.0.0.1:443" />
+          <Field label="Tenant" {...field('tenant')} placeholder="the gateway's own" />
+          <Field label="Caller" {...field('caller')} placeholder="for rules that name callers" />
           <button type="submit">Explain</button>
         </form>
         {plane.at > 0 && !gateway && <p class="fault">No gateway can be asked from here.</p>}
