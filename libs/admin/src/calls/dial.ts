@@ -15,7 +15,7 @@ import {
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { destinationOf, type RoutingPart, routingOf } from './explain.ts';
-import { dialMessage, internal, invalid, phasesOf, tenantAsked } from './messages.ts';
+import { dialMessage, internal, invalid, phasesOf, type Rpc, tenantAsked } from './messages.ts';
 
 interface Heard {
   /** Time from the call to the first byte; undefined if none arrived. */
@@ -68,10 +68,8 @@ class FirstByte {
   }
 }
 
-type DialRpc = Pick<adminApi.AdminServiceImplementation, 'dial'>;
-
 /** @param operator set for an operator of one tenant alone */
-export function dialRpc(backend: AdminBackend, operator?: AnyPrincipal): DialRpc {
+export function dialRpc(backend: AdminBackend, operator?: AnyPrincipal): Rpc<'dial'> {
   const { routing: part, dials } = backend;
   return {
     async dial(asked, { signal }) {

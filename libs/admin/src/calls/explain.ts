@@ -21,7 +21,7 @@ import {
 import { GAUGE_LIMITS } from '@isthmus/tunnel/limits';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { absent, invalid, tenantAsked } from './messages.ts';
+import { absent, invalid, type Rpc, tenantAsked } from './messages.ts';
 
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;
 
@@ -89,7 +89,7 @@ interface Explanation extends Routing {
 }
 
 /** Explains how a dial would be routed now, and why. Dials nothing, and changes nothing. */
-export function explainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'explain'> {
+export function explainRpc(backend: AdminBackend): Rpc<'explain'> {
   return {
     async explain({ destination: text, tenant: named, caller }) {
       const routing = routingOf(backend.routing);

@@ -16,6 +16,7 @@ import {
   invalid,
   notFound,
   ROLES,
+  type Rpc,
   resumeMessage,
   sessionMessage,
   tenantAsked,
@@ -23,9 +24,7 @@ import {
   tunnelsBySession,
 } from './messages.ts';
 
-type ListsRpc = Pick<adminApi.AdminServiceImplementation, 'listSessions' | 'listTunnels'>;
-
-export function listsRpc(backend: AdminBackend): ListsRpc {
+export function listsRpc(backend: AdminBackend): Rpc<'listSessions' | 'listTunnels'> {
   return {
     async listSessions({ tenant }) {
       const through = tunnelsBySession(backend.tunnels());
@@ -86,7 +85,7 @@ class HeldTunnels {
   }
 }
 
-export function drainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'drain'> {
+export function drainRpc(backend: AdminBackend): Rpc<'drain'> {
   return {
     async drain({ dryRun }) {
       if (dryRun) return dryRunOf(backend);
@@ -136,10 +135,9 @@ export interface KickPart {
   sessions?(which: (session: SessionName) => boolean, reason: Error): readonly SessionInfo[];
 }
 
-type KickRpc = Pick<adminApi.AdminServiceImplementation, 'kick'>;
 type Answer = Pick<adminApi.KickResponse, 'sessionIds' | 'tunnels'>;
 
-export function kickRpc(backend: AdminBackend): KickRpc {
+export function kickRpc(backend: AdminBackend): Rpc<'kick'> {
   return {
     async kick({ target, reason }) {
       const error = new PlaneEnded(reasonOf(reason), { by: 'operator' });
@@ -208,9 +206,7 @@ function reasonOf(reason: string): string {
   return reason === '' ? 'ended by an operator' : `ended by an operator: ${reason}`;
 }
 
-type HistoryRpc = Pick<adminApi.AdminServiceImplementation, 'getHistory' | 'listEvents'>;
-
-export function historyRpc({ recent }: AdminBackend): HistoryRpc {
+export function historyRpc({ recent }: AdminBackend): Rpc<'getHistory' | 'listEvents'> {
   return {
     async getHistory({ tenant }) {
       const of = tenant === '' ? undefined : tenant;

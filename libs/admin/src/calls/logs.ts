@@ -1,7 +1,6 @@
-import type { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { invalid } from './messages.ts';
+import { invalid, type Rpc } from './messages.ts';
 
 /** pino's levels, lowest first. */
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const;
@@ -29,9 +28,10 @@ interface Reverting {
 /** Temporary levels that are in force. Every visitor has a service of its own, and the log is one. */
 const temporary = new WeakMap<LogPart, Reverting>();
 
-type LogsRpc = Pick<adminApi.AdminServiceImplementation, 'setLogLevel' | 'recentLogs' | 'getMetrics'>;
-
-export function logsRpc({ log, metrics }: Pick<AdminBackend, 'log' | 'metrics'>): LogsRpc {
+export function logsRpc({
+  log,
+  metrics,
+}: Pick<AdminBackend, 'log' | 'metrics'>): Rpc<'setLogLevel' | 'recentLogs' | 'getMetrics'> {
   const revert = (level: string) => {
     temporary.delete(log);
     log.level = level;

@@ -5,7 +5,7 @@ import { isLoopback } from '@isthmus/runtime';
 import type { RegistryHealth } from '@isthmus/service';
 import { type Hold, inWords, type SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
-import { PROTOCOLS, ROLES } from './messages.ts';
+import { PROTOCOLS, ROLES, type Rpc } from './messages.ts';
 import type { Identity } from './status.ts';
 
 /** How this process reaches a hub: it is the hub, a link is up or down, or it wants no link. */
@@ -47,9 +47,7 @@ export interface ServersPart {
   wanted(): number;
 }
 
-type MembersRpc = Pick<adminApi.AdminServiceImplementation, 'listMembers'>;
-
-export function membersRpc(backend: AdminBackend): MembersRpc {
+export function membersRpc(backend: AdminBackend): Rpc<'listMembers'> {
   return {
     async listMembers() {
       const { plane, servers } = backend;

@@ -21,6 +21,9 @@ import type { SeenEvent } from './recent.ts';
 import type { SeenDial } from './recent-dials.ts';
 import type { Loss } from './recent-losses.ts';
 
+/** Some methods of the admin RPC. */
+export type Rpc<M extends keyof adminApi.AdminServiceImplementation> = Pick<adminApi.AdminServiceImplementation, M>;
+
 /** Converts what the core knows into messages of the admin API. */
 
 export const ROLES: Readonly<Record<Role, adminApi.Role>> = valuesOf(adminApi.Role, 'ROLE');

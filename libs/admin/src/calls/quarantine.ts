@@ -1,12 +1,9 @@
-import type { adminApi } from '@isthmus/proto/admin';
 import type { AgentName } from '@isthmus/tunnel';
 import type { AdminBackend, QuarantinePart } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { absent, exhausted, invalid, tenantAsked, tunnelsBySession, unavailable } from './messages.ts';
+import { absent, exhausted, invalid, type Rpc, tenantAsked, tunnelsBySession, unavailable } from './messages.ts';
 
-type QuarantineRpc = Pick<adminApi.AdminServiceImplementation, 'quarantine' | 'listQuarantined'>;
-
-export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
+export function quarantineRpc(backend: AdminBackend): Rpc<'quarantine' | 'listQuarantined'> {
   return {
     async quarantine({ agent: asked, lift, reason }) {
       const part = partOf(backend);

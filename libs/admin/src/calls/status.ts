@@ -5,7 +5,7 @@ import { type Check, VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { ADMISSIONS, dialMessage, invalid, lossMessage, noticeMessage, ROLES } from './messages.ts';
+import { ADMISSIONS, dialMessage, invalid, lossMessage, noticeMessage, ROLES, type Rpc } from './messages.ts';
 import { failingDials, type SeenDial, type SeenDials } from './recent-dials.ts';
 
 /** What a process is. Dials of its first role are reported first. */
@@ -23,9 +23,7 @@ export interface Identity {
 
 /** Of `dialRates`, in slots: the last seconds, and the last minute. */
 const WINDOWS = [1, 6];
-type StatusRpc = Pick<adminApi.AdminServiceImplementation, 'getStatus'>;
-
-export function statusRpc(backend: AdminBackend): StatusRpc {
+export function statusRpc(backend: AdminBackend): Rpc<'getStatus'> {
   return {
     async getStatus() {
       const { identity, checks, dials, recent } = backend;
@@ -83,9 +81,7 @@ function slowest(dials: SeenDials, role: Role): SeenDial[] {
 
 const SOURCES: Readonly<Record<FlagInForce['source'], adminApi.Flag_Source>> = valuesOf(adminApi.Flag_Source, 'SOURCE');
 
-type ConfigRpc = Pick<adminApi.AdminServiceImplementation, 'getConfig'>;
-
-export function configRpc({ identity, flags }: AdminBackend): ConfigRpc {
+export function configRpc({ identity, flags }: AdminBackend): Rpc<'getConfig'> {
   return {
     async getConfig() {
       return { program: identity.program, flags: flags.map((flag) => ({ ...flag, source: SOURCES[flag.source] })) };
@@ -96,7 +92,7 @@ export function configRpc({ identity, flags }: AdminBackend): ConfigRpc {
 /** `address:port`, as a socket tells it. */
 const REMOTE = /^[\da-fA-F.:%\w]{2,60}:\d{1,5}$/;
 
-export function probesRpc({ recent }: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'expectProbe'> {
+export function probesRpc({ recent }: AdminBackend): Rpc<'expectProbe'> {
   return {
     async expectProbe({ remote }) {
       if (!REMOTE.test(remote)) throw invalid('remote: want the address and port that the probe comes from');

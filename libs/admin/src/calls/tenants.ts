@@ -1,6 +1,7 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { getOrPut } from '@isthmus/runtime';
 import type { AdminBackend } from '../backend.ts';
+import type { Rpc } from './messages.ts';
 
 /** What a tenant uses of a limit. */
 export interface Use {
@@ -64,8 +65,6 @@ export interface TenantsPart {
   unopened(): readonly string[];
 }
 
-type TenantsRpc = Pick<adminApi.AdminServiceImplementation, 'listTenants'>;
-
 /** What a tenant has in this process. */
 interface Counts {
   readonly agents: Set<string>;
@@ -73,7 +72,7 @@ interface Counts {
   tunnels: number;
 }
 
-export function tenantsRpc(backend: AdminBackend): TenantsRpc {
+export function tenantsRpc(backend: AdminBackend): Rpc<'listTenants'> {
   return {
     async listTenants({ tenant }) {
       const part = backend.tenants;

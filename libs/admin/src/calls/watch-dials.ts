@@ -2,7 +2,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { dialMessage, exhausted, invalid, ROLES } from './messages.ts';
+import { dialMessage, exhausted, invalid, ROLES, type Rpc } from './messages.ts';
 import type { SeenDial, SeenDials } from './recent-dials.ts';
 
 /** An event for a watcher, and the number of events dropped before it. */
@@ -62,9 +62,7 @@ export class Watch<T> {
 }
 
 type Matches = (dial: SeenDial) => boolean;
-type WatchRpc = Pick<adminApi.AdminServiceImplementation, 'watchDials'>;
-
-export function watchRpc({ dials }: AdminBackend): WatchRpc {
+export function watchRpc({ dials }: AdminBackend): Rpc<'watchDials'> {
   return {
     async *watchDials(request, { signal }) {
       const matches = filterOf(request);
