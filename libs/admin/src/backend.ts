@@ -1,5 +1,6 @@
 import type { Directory, Quarantine } from '@isthmus/directory';
 import type { FlagInForce } from '@isthmus/flags';
+import type { adminApi } from '@isthmus/proto/admin';
 import type { AdmissionState, Check, Metrics } from '@isthmus/service';
 import type { AgentName, Ask, Hold, Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { RoutingPart } from './calls/explain.ts';
@@ -46,17 +47,8 @@ export function quarantineIn(
   };
 }
 
-/** A session that a drain would move. */
-export interface SessionMove {
-  readonly sessionId: string;
-  readonly tenant: string;
-  readonly agentId: string;
-  /**
-   * The agent's sessions with other hubs that are not draining, as far as this process knows. A killed session counts until the
-   * registry notices, up to 14 s later.
-   */
-  readonly elsewhere: number;
-}
+/** A session that a drain would move. A killed session counts as one elsewhere until the registry notices, up to 14 s later. */
+export type SessionMove = Omit<adminApi.SessionMove, 'tunnels'>;
 
 /** What a drain would do. */
 interface DrainPlan {

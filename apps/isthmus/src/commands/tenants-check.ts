@@ -9,6 +9,7 @@ import {
   type TenantSource,
   Tenants,
 } from '@isthmus/admission';
+import type { adminApi } from '@isthmus/proto/admin';
 import { readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { usage } from '../output.ts';
@@ -16,12 +17,7 @@ import { usage } from '../output.ts';
 /** As a server's --tenants-dir reads them. */
 const ENDINGS = ['.yaml', '.yml'];
 
-export interface FileProblem {
-  readonly file: string;
-  readonly line: number;
-  readonly column: number;
-  readonly message: string;
-}
+export type FileProblem = Omit<adminApi.TenantFileProblem, 'kept'>;
 
 export interface CheckedFiles {
   /** How many files there were. */

@@ -283,7 +283,7 @@ function lossAdvice(tenant: string, host: string, { recent }: AdminBackend): str
     .losses()
     .filter((loss) => loss.tenant === tenant && loss.identifiers && serves(loss.identifiers, host));
   if (lost.length === 0) return [];
-  const since = new Date(Math.max(...lost.map(({ at }) => at))).toISOString().slice(11, 19);
+  const since = new Date(Math.max(...lost.map(({ atMs }) => atMs))).toISOString().slice(11, 19);
   return [
     `agent ${names(lost.map(({ id }) => id))} served it, and has no session since ${since} UTC: look at its log, or ask ` +
       'isthmus status --address with its admin port. If it runs, isthmus check says whether hubs refuse it',

@@ -29,15 +29,8 @@ export interface PlanePart {
 }
 
 /** A server that an agent is connected to. */
-export interface ConnectedServer {
-  readonly serverId: string;
-  /** `host:port` */
-  readonly address: string;
+export interface ConnectedServer extends Omit<adminApi.Server, 'protocol'> {
   readonly protocol: SessionInfo['protocol'];
-  readonly plane: string;
-  readonly leaving: boolean;
-  /** Dials and tunnels. */
-  readonly open: number;
 }
 
 /** An agent's view of the servers. */

@@ -120,12 +120,12 @@ export function noticeMessage({ kind, text, todo = '' }: Notice): adminApi.Notic
   return { kind: NOTICES[kind], text, todo };
 }
 
-export function eventMessage({ type, role, at, ...event }: SeenEvent): adminApi.Event {
-  return { ...event, type: EVENTS[type], role: role ? ROLES[role] : adminApi.Role.ROLE_UNSPECIFIED, atMs: at };
+export function eventMessage({ type, role, ...event }: SeenEvent): adminApi.Event {
+  return { ...event, type: EVENTS[type], role: role ? ROLES[role] : adminApi.Role.ROLE_UNSPECIFIED };
 }
 
-export function lossMessage({ role, at, identifiers, ...loss }: Loss): adminApi.Loss {
-  return { ...loss, role: ROLES[role], atMs: at, identifiers: identifiers && identifiersMessage(identifiers) };
+export function lossMessage({ role, identifiers, ...loss }: Loss): adminApi.Loss {
+  return { ...loss, role: ROLES[role], identifiers: identifiers && identifiersMessage(identifiers) };
 }
 
 /** @param phases whether to say where its time went */
@@ -143,7 +143,7 @@ export function dialMessage(dial: SeenDial, phases = false): adminApi.DialRecord
     ms: outcome?.ms,
     error: outcome?.error && failureMessage(outcome.error, outcome.failure),
     ...whereMessage(dial),
-    timing: outcome?.timing && timingMessage(outcome.timing),
+    timing: outcome?.timing,
     attempts: log?.attempts.map((attempt) => attemptMessage(attempt, start)) ?? [],
     parkedMs: log?.parkedMs ?? 0,
     traceId: traceparent?.split('-')[1] ?? '',
@@ -174,10 +174,6 @@ function stateOf({ outcome }: SeenDial): adminApi.DialState {
 /** Converts to milliseconds since the epoch, by the current clock. @param moment of `performance.now()` */
 function epoch(moment: number): number {
   return Math.round(Date.now() - (performance.now() - moment));
-}
-
-function timingMessage({ dnsMs, connectMs, hubMs, agentMs }: DialTiming): adminApi.DialTiming {
-  return { dnsMs, connectMs, hubMs, agentMs };
 }
 
 function failureMessage({ code, message, retryable }: DialError, failure?: DialFailure): adminApi.DialFailure {

@@ -1,25 +1,12 @@
 import type { Directory, Member, SessionRecord } from '@isthmus/directory';
+import type { adminApi } from '@isthmus/proto/admin';
 import type { AgentIdentifiers, AgentName, PlaneEvents } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 import type { Recent } from './recent.ts';
 
 /** A gateway that is off the list of members, a hub that this gateway has lost, or an agent without a session known here. */
-export interface Loss {
+export interface Loss extends Omit<adminApi.Loss, 'role' | 'identifiers'> {
   readonly role: 'gateway' | 'hub' | 'agent';
-  /** Empty for a gateway or hub. */
-  readonly tenant: string;
-  readonly id: string;
-  /** An agent's last hub. */
-  readonly hubId: string;
-  /** Where it was: host and port; empty if this process does not know. */
-  readonly remote: string;
-  /** Empty if this process does not know. */
-  readonly reason: string;
-  /** It had said that it was leaving. */
-  readonly left: boolean;
-  /** In milliseconds since the epoch. */
-  readonly at: number;
-  /** What an agent serves. */
   readonly identifiers?: AgentIdentifiers;
 }
 

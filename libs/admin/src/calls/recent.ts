@@ -16,21 +16,10 @@ import { DialHistory } from './recent-history.ts';
 import type { Loss } from './recent-losses.ts';
 
 /** What happened to an agent's session with this hub, to this gateway's link to a hub, or to the registry. */
-export interface SeenEvent {
+export interface SeenEvent extends Omit<adminApi.Event, 'type' | 'role'> {
   readonly type: 'came' | 'drains' | 'went' | 'registry_up' | 'registry_down';
   /** Unset for the registry. */
   readonly role?: 'agent' | 'hub' | 'gateway';
-  /** Empty but for agents. */
-  readonly tenant: string;
-  /** Empty for the registry. */
-  readonly id: string;
-  /** An agent's hub; empty otherwise. */
-  readonly hubId: string;
-  /** `host:port` from where an agent came, or at which the hub is. Empty for the registry. */
-  readonly address: string;
-  readonly reason: string;
-  /** In milliseconds since the epoch. */
-  readonly at: number;
 }
 
 interface Kinds {
@@ -180,7 +169,7 @@ export class Recent {
     const lost = [...this.#seen.of('loss')].map(({ remote: address, identifiers: _, left, ...loss }): SeenEvent => {
       return { ...loss, type: 'went', address, reason: loss.reason || (left ? 'it was stopped' : 'without a word') };
     });
-    return [...this.#seen.of('event'), ...lost].filter(({ at }) => now - at < ADMIN.historyMs);
+    return [...this.#seen.of('event'), ...lost].filter(({ atMs }) => now - atMs < ADMIN.historyMs);
   }
 
   /** @param tenant unset: all */
@@ -196,14 +185,14 @@ export class Recent {
 
   /** Gateways, hubs and agents that went away and have not come back, the last first. */
   losses(now = Date.now()): Loss[] {
-    const all = [...this.#seen.of('loss')].filter(({ at }) => now - at < ADMIN.historyMs);
+    const all = [...this.#seen.of('loss')].filter(({ atMs }) => now - atMs < ADMIN.historyMs);
     return all.reverse().slice(0, ADMIN.losses);
   }
 
-  lost(loss: Omit<Loss, 'at'>): void {
+  lost(loss: Omit<Loss, 'atMs'>): void {
     this.found(loss);
-    const value = { ...loss, reason: loss.reason.slice(0, ADMIN.keptReason), at: Date.now() };
-    this.#seen.keep({ kind: 'loss', owner: loss.tenant, source: lossOf(loss), at: value.at, value });
+    const value = { ...loss, reason: loss.reason.slice(0, ADMIN.keptReason), atMs: Date.now() };
+    this.#seen.keep({ kind: 'loss', owner: loss.tenant, source: lossOf(loss), at: value.atMs, value });
   }
 
   found(who: Parameters<typeof lossOf>[0]): void {
@@ -259,10 +248,10 @@ export class Recent {
     this.#event({ type, role: 'hub', tenant: '', id, hubId: '', address, reason });
   }
 
-  #event(event: Omit<SeenEvent, 'at'>): void {
+  #event(event: Omit<SeenEvent, 'atMs'>): void {
     const { role, tenant: owner, id } = event;
-    const value = { ...event, reason: event.reason.slice(0, ADMIN.keptReason), at: Date.now() };
-    this.#seen.keep({ kind: 'event', owner, source: JSON.stringify([role, owner, id]), at: value.at, value });
+    const value = { ...event, reason: event.reason.slice(0, ADMIN.keptReason), atMs: Date.now() };
+    this.#seen.keep({ kind: 'event', owner, source: JSON.stringify([role, owner, id]), at: value.atMs, value });
   }
 
   #cut(ring: Ring, value: adminApi.Cut): void {

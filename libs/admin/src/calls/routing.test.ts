@@ -201,7 +201,7 @@ const STUCK: [why: string, given: Given, verdict: RegExp, advice: RegExp][] = [
 function lossOf(id: string, identifiers: Partial<AgentIdentifiers>): Loss {
   const serves = { ...session.identifiers, cidr: [], ...identifiers };
   const where = { tenant: 'default', hubId: 'h1', remote: '', reason: '' };
-  return { role: 'agent', id, ...where, left: false, at: Date.now(), identifiers: serves };
+  return { role: 'agent', id, ...where, left: false, atMs: Date.now(), identifiers: serves };
 }
 
 test('an explanation says that a limit of the tenant refuses every dial, although a session would take it', async () => {

@@ -8,17 +8,11 @@ import { ADMIN } from '../defaults.ts';
 import { ADMISSIONS, dialMessage, invalid, lossMessage, noticeMessage, ROLES, type Rpc } from './messages.ts';
 import { failingDials, type SeenDial, type SeenDials } from './recent-dials.ts';
 
-/** What a process is. Dials of its first role are reported first. */
-export interface Identity {
-  /** `proxy-server` */
-  readonly program: string;
+type Names = Pick<adminApi.GetStatusResponse, 'program' | 'memberId' | 'hubId' | 'agentId' | 'zone' | 'plane'>;
+
+/** What a process is. Each name is empty if it does not apply. Dials of its first role are reported first. */
+export interface Identity extends Readonly<Names> {
   readonly roles: readonly [Role, ...Role[]];
-  /** Each is empty if it does not apply to the process. */
-  readonly memberId: string;
-  readonly hubId: string;
-  readonly agentId: string;
-  readonly zone: string;
-  readonly plane: string;
 }
 
 /** Of `dialRates`, in slots: the last seconds, and the last minute. */

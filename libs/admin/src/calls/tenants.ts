@@ -11,10 +11,7 @@ export interface Use {
 }
 
 /** A tenant in force. */
-export interface KnownTenant {
-  readonly name: string;
-  /** The name of its file. */
-  readonly file: string;
+export interface KnownTenant extends Pick<adminApi.Tenant, 'name' | 'file' | 'state'> {
   /** The Kubernetes object that the file was made of: `Cluster acme/prod`. */
   readonly source?: string | undefined;
   /** What it uses of the limits that this process keeps, by their names in the file. */
@@ -22,8 +19,6 @@ export interface KnownTenant {
   readonly certificates: readonly TenantCertificate[];
   /** By which clients reach its API server. */
   readonly apiServerNames: readonly string[];
-  /** A digest of what its file says. */
-  readonly state: string;
 }
 
 /** A certificate that a tenant's file names. */
@@ -38,11 +33,7 @@ export interface TenantCertificate {
 }
 
 /** A file that is not in force, or not in its newest text. */
-export interface FileProblem {
-  readonly file: string;
-  readonly line: number;
-  readonly column: number;
-  readonly message: string;
+export interface FileProblem extends Omit<adminApi.TenantFileProblem, 'kept'> {
   /** The tenant that an earlier text of the file keeps in force. */
   readonly kept?: string | undefined;
 }
