@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
-import type { AskedMember } from '@isthmus/proto/ask';
+import type { AskedMember, AskLine } from '@isthmus/proto/ask';
 import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
@@ -13,15 +13,12 @@ import { aliveOf } from './calls/members.ts';
 import { denied, exhausted, invalid } from './calls/messages.ts';
 import { SAFE_HEADERS } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
-import { type CallFault, changesNothing, faultOf, isStream, JsonCalls, methodNamed } from './json-calls.ts';
+import { changesNothing, faultOf, isStream, JsonCalls, methodNamed } from './json-calls.ts';
 
 const ROLES = namesOf(adminApi.Role, 'ROLE');
 
 /** What one process said: one response, or why there is none. */
-type Told = { readonly answer: object } | { readonly error: CallFault };
-
-/** A line of an answer of `POST /ask`. */
-type Line = { readonly member: AskedMember } & Told;
+type Told = Omit<AskLine, 'member'>;
 
 /** See `answersOf`. */
 export function answered(backend: AdminBackend, scope: 'all' | 'reads'): Ask {
@@ -123,7 +120,7 @@ export class AskPage {
     throw denied(fault.message);
   }
 
-  async *#lines(asked: Asked, { operator }: Visitor, signal: AbortSignal): AsyncIterable<Line> {
+  async *#lines(asked: Asked, { operator }: Visitor, signal: AbortSignal): AsyncIterable<AskLine> {
     const { method, message } = asked;
     const whom = await this.#whom(asked);
     if (operator.tenant !== undefined)
@@ -171,7 +168,7 @@ export class AskPage {
     { method, timeoutMs }: Asked,
     gone: AbortSignal,
     member: AskedMember,
-  ): AsyncIterable<Line> {
+  ): AsyncIterable<AskLine> {
     const limits = isStream(methodNamed(method)) ? [gone] : [gone, AbortSignal.timeout(timeoutMs)];
     try {
       for await (const told of this.#ask(question, AbortSignal.any(limits))) yield { ...toldIn(told), member };

@@ -1,4 +1,5 @@
 import { AdminJson, adminApi } from '@isthmus/proto/admin';
+import type { AskError } from '@isthmus/proto/ask';
 import { type CallContext, ServerError, Status } from 'nice-grpc';
 import type { AnyMethod, Method } from './access/guard.ts';
 import type { Visitor } from './access/visitor.ts';
@@ -7,12 +8,7 @@ import { absent, internal, invalid } from './calls/messages.ts';
 import { ADMIN } from './defaults.ts';
 import { serviceFor } from './service.ts';
 
-/** Why a call failed, by the names and statuses of https://connectrpc.com/docs/protocol. */
-export interface CallFault {
-  readonly code: string;
-  readonly message: string;
-}
-
+/** By the names and statuses of https://connectrpc.com/docs/protocol. */
 const CODES: { readonly [code: number]: readonly [name: string, status: number] } = {
   [Status.INVALID_ARGUMENT]: ['invalid_argument', 400],
   [Status.NOT_FOUND]: ['not_found', 404],
@@ -23,7 +19,7 @@ const CODES: { readonly [code: number]: readonly [name: string, status: number] 
 };
 
 /** Says why a call failed, and the status of HTTP for it. */
-export function faultOf(error: unknown): { readonly status: number; readonly fault: CallFault } {
+export function faultOf(error: unknown): { readonly status: number; readonly fault: AskError } {
   const known = error instanceof ServerError ? error : internal((error as Error).message);
   const [code, status] = CODES[known.code] ?? ['internal', 500];
   return { status, fault: { code, message: known.details } };

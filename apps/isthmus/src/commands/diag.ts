@@ -4,6 +4,7 @@ import { rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { differencesOf } from '@isthmus/findings';
+import type { adminApi } from '@isthmus/proto/admin';
 import { VERSION } from '@isthmus/service';
 import { HTTP_CREDENTIAL, inWords } from '@isthmus/tunnel';
 import { Argument } from 'commander';
@@ -60,18 +61,12 @@ interface Collected {
   readonly missing: readonly string[];
 }
 
-/** One kind of data that every member is asked for. */
-interface Part {
-  readonly file: string;
-  readonly read: (plane: Plane) => Promise<Answers<string>>;
-}
-
 /** Collects everything that helps to understand a plane remotely: a directory for each member, and a summary. */
 async function collect(plane: Plane): Promise<Collected> {
   const texts = new Map<string, string>();
   const missing: string[] = [];
-  for (const { file, read } of partsOf()) {
-    const { answers, unanswered } = await read(plane);
+  for (const [file, read] of Object.entries(partsOf(plane))) {
+    const { answers, unanswered } = await read();
     for (const { member, value } of answers) texts.set(`${directoryOf(member)}/${file}`, value);
     missing.push(...unanswered.map((each) => `${file} of ${silentText(each)}`));
   }
@@ -83,36 +78,28 @@ async function collect(plane: Plane): Promise<Collected> {
   return { texts: all, members: plane.members.map(({ id }) => id), missing };
 }
 
-function partsOf(): Part[] {
-  const part = <T>(
-    file: string,
-    ask: (plane: Plane) => Promise<Answers<T>>,
-    textOf: (value: T) => string = json,
-  ): Part => {
-    const read = async (plane: Plane) => {
-      const { answers, unanswered } = await ask(plane);
+/** What every member is asked for, by the file of its answer. */
+function partsOf(plane: Plane): Record<string, () => Promise<Answers<string>>> {
+  const part =
+    <T>(ask: () => Promise<Answers<T>>, textOf: (value: T) => string = json) =>
+    async () => {
+      const { answers, unanswered } = await ask();
       return { answers: answers.map(({ member, value }) => ({ member, value: textOf(value) })), unanswered };
     };
-    return { file, read };
-  };
-  return [
-    part('status.json', (plane) => plane.ask('getStatus', {})),
-    part('members.json', (plane) => plane.ask('listMembers', {})),
-    part('config.json', (plane) => plane.ask('getConfig', {})),
-    part('sessions.json', (plane) => plane.ask('listSessions', {})),
-    part('tunnels.json', (plane) => plane.ask('listTunnels', {})),
-    { file: 'dials.ndjson', read: dialsOf },
-    part(
-      'log.ndjson',
-      (plane) => plane.ask('recentLogs', {}),
-      ({ lines, forgotten }) => ndjson([JSON.stringify({ forgotten }), ...lines]),
-    ),
-    part(
-      'metrics.txt',
-      (plane) => plane.ask('getMetrics', {}),
+  const log = ({ lines, forgotten }: adminApi.RecentLogsResponse) => ndjson([JSON.stringify({ forgotten }), ...lines]);
+  return {
+    'status.json': part(() => plane.ask('getStatus', {})),
+    'members.json': part(() => plane.ask('listMembers', {})),
+    'config.json': part(() => plane.ask('getConfig', {})),
+    'sessions.json': part(() => plane.ask('listSessions', {})),
+    'tunnels.json': part(() => plane.ask('listTunnels', {})),
+    'dials.ndjson': () => dialsOf(plane),
+    'log.ndjson': part(() => plane.ask('recentLogs', {}), log),
+    'metrics.txt': part(
+      () => plane.ask('getMetrics', {}),
       ({ text }) => text,
     ),
-  ];
+  };
 }
 
 async function dialsOf(plane: Plane): Promise<Answers<string>> {
