@@ -36,12 +36,6 @@ interface AuditTrail {
 
 const STDOUT = 1;
 
-interface Means {
-  readonly events: PlaneEvents;
-  readonly logger: Logger;
-  readonly bursts: Bursts;
-}
-
 /** Audits a program until it closes, see `auditTrail`. SIGHUP reopens its file; without an audit it ends the program, as in upstream. */
 export function audited(
   events: PlaneEvents,
@@ -61,7 +55,7 @@ export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTra
   const bursts = new Bursts({ most: TELEMETRY.auditTroubles, windowMs: TELEMETRY.auditTroublesMs }, (of, count) =>
     logger.warn({ of, count }, 'further lines were dropped'),
   );
-  const report = new TrailReport(log, { events, logger, bursts });
+  const report = trailReport(log, events, logger, bursts);
   const sink = new LineSink(log === '-' ? withoutWaiting(STDOUT) : log, TELEMETRY.auditQueueBytes, report);
   const { process: name, of } = options;
   const written = audit(events, name, of, (record) => sink.write(`${JSON.stringify(record)}\n`));
@@ -83,46 +77,31 @@ export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTra
 }
 
 /** Logs when records have to wait or are lost, and, once writing works again, how many were lost. */
-class TrailReport {
-  readonly #log: string;
-  readonly #means: Means;
-  #dropped = 0;
-  #troubled = false;
-
-  constructor(log: string, means: Means) {
-    this.#log = log;
-    this.#means = means;
-  }
-
-  failing(reason: string): void {
-    // A full pipe has a slow reader. That matters only once records are lost.
-    if (reason === 'EAGAIN') return;
-    this.#troubled = true;
-    this.#say('warn', { reason }, 'audit records cannot be written and are queued');
-  }
-
-  works(): void {
-    if (!this.#troubled) return;
-    this.#troubled = false;
-    this.#say('info', { dropped: this.#dropped }, 'audit records are written again');
-    this.#dropped = 0;
-  }
-
-  kept(reason: string): void {
-    this.#say('warn', { reason }, 'audit log cannot be reopened: still writing to the old file');
-  }
-
-  lost(records: number, reason?: string): void {
-    this.#troubled = true;
-    this.#dropped += records;
-    this.#means.events.emit('audit:dropped', records);
-    this.#say('warn', { dropped: this.#dropped, reason }, 'audit records are lost');
-  }
-
-  #say(level: 'info' | 'warn', fields: object, message: string): void {
-    const { bursts, logger } = this.#means;
-    bursts.say(message, () => logger[level]({ log: this.#log, ...fields }, message));
-  }
+function trailReport(log: string, events: PlaneEvents, logger: Logger, bursts: Bursts) {
+  let [dropped, troubled] = [0, false];
+  const say = (level: 'info' | 'warn', fields: object, message: string) =>
+    bursts.say(message, () => logger[level]({ log, ...fields }, message));
+  return {
+    failing(reason: string) {
+      // A full pipe has a slow reader. That matters only once records are lost.
+      if (reason === 'EAGAIN') return;
+      troubled = true;
+      say('warn', { reason }, 'audit records cannot be written and are queued');
+    },
+    works() {
+      if (!troubled) return;
+      troubled = false;
+      say('info', { dropped }, 'audit records are written again');
+      dropped = 0;
+    },
+    kept: (reason: string) => say('warn', { reason }, 'audit log cannot be reopened: still writing to the old file'),
+    lost(records: number, reason?: string) {
+      troubled = true;
+      dropped += records;
+      events.emit('audit:dropped', records);
+      say('warn', { dropped, reason }, 'audit records are lost');
+    },
+  };
 }
 
 /** What passes writes a record of its own; what does not is counted. */

@@ -1,4 +1,4 @@
-import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
+import { SERVER_DIRECTIONS, type Subscriptions } from '../events.ts';
 import { dialMetrics } from './dials.ts';
 import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
@@ -45,14 +45,13 @@ export function agentMetrics({ events, tunnels }: ObservedProgram, options: Agen
     auditMetrics(own),
   );
   keptMetrics(own, () => state.kept);
-  const ends = all.map((subscriptions) => subscribe(events, subscriptions));
-  if (options.process) ends.push(processMetrics(families));
+  const ends = options.process ? [processMetrics(families)] : [];
   return {
     leases,
     measure(seen) {
       state = seen;
     },
-    ...families.page(ends),
+    ...families.page(events, all, ...ends),
   };
 }
 

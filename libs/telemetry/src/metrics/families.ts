@@ -1,5 +1,5 @@
 import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
-import { parseTraceparent } from '../events.ts';
+import { parseTraceparent, type Subscriptions, subscribe } from '../events.ts';
 import { type Bucket, type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
 
 /** A program whose page it is. */
@@ -127,8 +127,9 @@ export class Families {
     this.#others = read;
   }
 
-  /** Returns the page. @param ends what stops filling it */
-  page(ends: readonly (() => void)[]): Metrics {
+  /** Returns the page, filled by events. @param ends what else to stop when it is closed */
+  page(events: PlaneEvents, all: readonly Subscriptions[], ...more: readonly (() => void)[]): Metrics {
+    const ends = [...more, ...all.map((subscriptions) => subscribe(events, subscriptions))];
     return {
       declared: this.declared,
       collect: () => this.collect(),

@@ -1,6 +1,6 @@
 import type { Strategy } from '@isthmus/directory';
 import { type CallerProtocol, type Role, upstreamReason } from '@isthmus/tunnel';
-import { type Subscriptions, subscribe } from '../events.ts';
+import type { Subscriptions } from '../events.ts';
 import { apiServerMetrics } from './api-servers.ts';
 import { Backends, ownSessions } from './census.ts';
 import { attemptCounts, dialMetrics, parkedMetrics } from './dials.ts';
@@ -64,9 +64,8 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
   // As with upstream, a server that is also a hub counts only the agents that are connected to itself.
   if (options.role === 'server') all.push(ownSessions(backends));
   else plane.watch(backends);
-  const ends = [plane.close, ...all.map((subscriptions) => subscribe(events, subscriptions))];
-  if (options.process) ends.push(processMetrics(families));
-  return { leases, measure: plane.measure, ...families.page(ends) };
+  const ends = options.process ? [plane.close, processMetrics(families)] : [plane.close];
+  return { leases, measure: plane.measure, ...families.page(events, all, ...ends) };
 }
 
 /** The metrics page of `isthmus hold`: its dials and tunnels, and how these went on. */
@@ -74,7 +73,7 @@ export function holdMetrics({ events, tunnels }: ObservedProgram): Metrics {
   const own = new Families('isthmus_');
   const ofTunnels = [tunnelMetrics(own, 'gateway', tunnels), resumeMetrics(own)];
   const all = [...ofTunnels, dialMetrics(own, 'gateway'), certificateMetrics(own)];
-  return own.page([...all.map((subscriptions) => subscribe(events, subscriptions)), processMetrics(own)]);
+  return own.page(events, all, processMetrics(own));
 }
 
 function upstreamDialMetrics(families: Families, role: Role): Subscriptions {

@@ -89,11 +89,9 @@ function put(span: Span, name: AttributeName, value: string | number | undefined
 }
 
 function describeDial(span: Span, name: DialSpanName, dial: DialRequest, outcome: DialOutcome): void {
-  const { destination } = dial;
   const { error, failure, agentId, sessionId = dial.session, hubId } = outcome;
   belongs(span, dial);
-  put(span, 'server.address', destination.host);
-  put(span, 'server.port', destination.port);
+  leads(span, dial);
   if (name === 'gateway.dial') describeAtGateway(span, dial, outcome);
   put(span, 'isthmus.agent.id', agentId);
   put(span, 'isthmus.session.id', sessionId);
@@ -164,8 +162,7 @@ function describeTunnel(span: Span, tunnel: TunnelInfo, { how, by, error }: Tunn
     put(span, 'isthmus.agent.id', agentId);
     put(span, 'isthmus.session.id', sessionId);
   }
-  put(span, 'server.address', dial.destination.host);
-  put(span, 'server.port', dial.destination.port);
+  leads(span, dial);
   put(span, 'isthmus.hub.id', hubId);
   put(span, 'isthmus.tunnel.up_bytes', up);
   put(span, 'isthmus.tunnel.down_bytes', down);
@@ -188,6 +185,11 @@ function describeClient(span: Span, dial: DialRequest): void {
 function belongs(span: Span, { id, tenant }: DialRequest): void {
   put(span, 'isthmus.tenant', tenant);
   put(span, 'isthmus.dial.id', id);
+}
+
+function leads(span: Span, { destination: { host, port } }: DialRequest): void {
+  put(span, 'server.address', host);
+  put(span, 'server.port', port);
 }
 
 /** Records an error, unless nobody waits for the answer any more. A faster attempt or a caller that left is not a failure here. */
@@ -269,6 +271,12 @@ export function spanTracer(tracer: Tracer, keep?: KeepDial): SpanTracer {
     const parent = contextOf(traceparent);
     return { span: tracer.startSpan(name, spanOptions(name, start), parent), parent };
   };
+  const ended = (name: SpanName, dial: DialRequest, ms: number, describe: (span: Span) => void) => {
+    const end = performance.now();
+    const { span } = begin(name, dial, end - ms);
+    if (span.isRecording()) describe(span);
+    span.end(sinceEpoch(end));
+  };
   return {
     start(name, dial) {
       const start = performance.now();
@@ -290,22 +298,15 @@ export function spanTracer(tracer: Tracer, keep?: KeepDial): SpanTracer {
       span.end(sinceEpoch(step.end));
     },
     tunnel(tunnel, outcome, ms) {
-      const end = performance.now();
       const name = tunnel.role === 'api-server' ? 'hub.api-server' : 'gateway.tunnel';
-      const { span } = begin(name, tunnel.dial, end - ms);
-      if (span.isRecording()) describeTunnel(span, tunnel, outcome);
-      span.end(sinceEpoch(end));
+      ended(name, tunnel.dial, ms, (span) => describeTunnel(span, tunnel, outcome));
     },
     unreached(dial, error, ms) {
-      const end = performance.now();
-      const { span } = begin('hub.api-server', dial, end - ms);
-      if (span.isRecording()) {
+      ended('hub.api-server', dial, ms, (span) => {
         describeClient(span, dial);
-        put(span, 'server.address', dial.destination.host);
-        put(span, 'server.port', dial.destination.port);
+        leads(span, dial);
         fail(span, dial, error.code, error.message);
-      }
-      span.end(sinceEpoch(end));
+      });
     },
   };
 }
