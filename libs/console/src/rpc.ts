@@ -1,6 +1,6 @@
 import type { Dial, Hub, Session, Status } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
-import { type AskedMember, type AskLine, linesOf as linesIn } from '@isthmus/proto/ask';
+import { type AskError, type AskLine, linesOf as linesIn } from '@isthmus/proto/ask';
 import { CONSOLE } from './defaults.ts';
 
 export type { Dial, Hub, Session, Status };
@@ -33,17 +33,14 @@ export type Watched = Parameters<Api['watchDials']>[0];
 export class RpcError extends Error {
   readonly code: string;
 
-  constructor(code: string, message: string) {
+  constructor({ code, message }: AskError) {
     super(message);
     this.code = code;
   }
 }
 
 /** What one member answered, or why it did not, and when, in milliseconds since the epoch. */
-export interface Told<T> {
-  readonly member: AskedMember;
-  readonly answer?: T;
-  readonly fault?: RpcError;
+export interface Told<T> extends AskLine<T> {
   readonly at: number;
 }
 
@@ -74,14 +71,9 @@ async function toldBy<A>(question: Question): Promise<Told<A>[]> {
   const told: Told<A>[] = [];
   // The member that is asked has the same deadline for each, and says who was late.
   const late = AbortSignal.timeout(question.timeoutMs + CONSOLE.mergeMs);
-  for await (const { member, answer, error } of ask<A>(question, late)) {
-    const at = Date.now();
-    told.push(
-      error ? { member, fault: new RpcError(error.code, error.message), at } : { member, answer: answer as A, at },
-    );
-  }
-  if (told.every(({ fault }) => fault !== undefined)) throw told[0]?.fault ?? new Error('the answer is empty');
-  return told;
+  for await (const line of ask<A>(question, late)) told.push({ ...line, at: Date.now() });
+  if (told.some(({ error }) => error === undefined)) return told;
+  throw told[0]?.error ? new RpcError(told[0].error) : new Error('the answer is empty');
 }
 
 /**
@@ -104,26 +96,9 @@ export function act<M extends Method>(member: string, method: M, request: Reques
   return askOne(member, method, request, CONSOLE.actMs);
 }
 
-/** What a member says of its dials, or why it says nothing. */
-export interface WatchedDial {
-  readonly member: string;
-  readonly answer?: adminApi.WatchDialsResponse;
-  readonly fault?: string;
-}
-
-/** Yields members' dials until `signal` aborts, or all have ended. */
-export async function* watchDials(
-  members: readonly string[],
-  request: Watched,
-  signal: AbortSignal,
-): AsyncGenerator<WatchedDial> {
-  for await (const { member, answer, error } of ask<adminApi.WatchDialsResponse>(
-    { method: 'WatchDials', message: request, members },
-    signal,
-  ))
-    yield error
-      ? { member: member.id, fault: error.message }
-      : { member: member.id, answer: answer as adminApi.WatchDialsResponse };
+/** Yields members' dials, or why they tell none, until `signal` aborts, or all have ended. */
+export function watchDials(members: readonly string[], request: Watched, signal: AbortSignal) {
+  return ask<adminApi.WatchDialsResponse>({ method: 'WatchDials', message: request, members }, signal);
 }
 
 async function* ask<A>(question: object, signal: AbortSignal): AsyncGenerator<AskLine<A>> {
@@ -141,11 +116,10 @@ async function refuse(response: Response): Promise<void> {
   if (response.ok) return;
   const text = await response.text();
   try {
-    const { code, message } = JSON.parse(text) as { readonly code: string; readonly message: string };
-    throw new RpcError(code, message);
+    throw new RpcError(JSON.parse(text) as AskError);
   } catch (error) {
     if (error instanceof RpcError) throw error;
-    throw new RpcError(`${response.status}`, text.trim() || response.statusText);
+    throw new RpcError({ code: `${response.status}`, message: text.trim() || response.statusText });
   }
 }
 

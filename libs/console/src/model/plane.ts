@@ -96,12 +96,12 @@ export async function lookAt(before: Plane, self: string, all: boolean): Promise
       all ? askAll(undefined, 'ListTenants', {}, othersMs).catch(unlessRefused([])) : undefined,
       askOne('', 'ListQuarantined', {}, othersMs).catch(unlessRefused({ agents: [] })),
     ]);
-    const members = statuses.map(({ member, answer: status, fault, at }): Seen => {
+    const members = statuses.map(({ member, answer: status, error, at }): Seen => {
       const { id } = member;
       const last = before.members.find((each) => each.id === id);
       const tenants = limits ? answerOf(limits, id) : last?.tenants;
       const aheadMs = status && status.nowMs - (began + at) / 2;
-      const said = { status, list: answerOf(lists, id), tenants, aheadMs, silent: fault?.message };
+      const said = { status, list: answerOf(lists, id), tenants, aheadMs, silent: error?.message };
       return { ...member, version: status?.version ?? member.version, self: id === self, ...said };
     });
     members.sort((a, b) => compare(a.id, b.id));

@@ -147,18 +147,15 @@ async function follow(members: readonly string[], following: Following): Promise
     const again = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     try {
-      for await (const { member, answer, fault } of watchDials(
-        members,
-        request,
-        AbortSignal.any([signal, again.signal]),
-      )) {
+      const lines = watchDials(members, request, AbortSignal.any([signal, again.signal]));
+      for await (const { member, answer, error } of lines) {
         if (signal.aborted) return;
-        said(member, fault ?? '');
-        if (fault !== undefined) timer ??= setTimeout(() => again.abort(), CONSOLE.slowLookMs);
+        said(member.id, error?.message ?? '');
+        if (error) timer ??= setTimeout(() => again.abort(), CONSOLE.slowLookMs);
         else if (answer) {
           const { dial, lost } = answer;
-          if (lost > 0) feed.skip(member, lost);
-          if (dial) feed.take(member, dial);
+          if (lost > 0) feed.skip(member.id, lost);
+          if (dial) feed.take(member.id, dial);
         }
       }
       for (const member of members) said(member, 'it ended the stream');

@@ -83,10 +83,10 @@ function classes(which: Readonly<Record<string, boolean | undefined>>): string |
 /** Says which of several members did not answer, and why. */
 export function Silent({ told = [] }: { readonly told?: readonly Told<unknown>[] | undefined }) {
   return told.map(
-    ({ member, fault }) =>
-      fault !== undefined && (
+    ({ member, error }) =>
+      error && (
         <p key={member.id} class="fault">
-          Without {shown(member.id)}: {shown(fault.message, 300)}
+          Without {shown(member.id)}: {shown(error.message, 300)}
         </p>
       ),
   );
