@@ -21,7 +21,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/EACCES/, 'this user may not open the socket: run isthmus as the user of the program, or as root'],
   [/ECONNREFUSED/, 'nothing listens there: does it run, and is this its --admin-port?'],
   [/EAI_AGAIN/, 'no resolver answers here: the name may be right'],
-  [/ENOTFOUND|Name resolution failed/, 'the name does not resolve here'],
+  [/ENOTFOUND/, 'the name does not resolve here'],
   [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no route to it from here: run isthmus inside its network'],
   [/server's certificate .* not a trusted authority here/, 'its certificate is not from a CA in --ca'],
   [/server's certificate .* does not name/, 'its certificate is for another name'],
@@ -31,30 +31,18 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   ],
   [/^it uses TLS$/, 'give --ca, --cert and --key'],
   [/wrong version number|EPROTO|packet length too long/, 'it does not use TLS: leave out --ca'],
-  [
-    /ECONNRESET|Connection dropped|Failed to connect|socket hang up|Protocol error/,
-    'it closed the connection: if it uses TLS, give --ca, --cert and --key',
-  ],
+  [/ECONNRESET|socket hang up/, 'it closed the connection: if it uses TLS, give --ca, --cert and --key'],
 ];
 
 /** Describes a failed call in one line, with what to check. */
 export function reasonOf(error: unknown, timeoutMs: number): string {
-  const details = (error as { details?: unknown }).details;
-  const message = error instanceof Error ? error.message : String(error);
-  const text = typeof details === 'string' && details !== '' ? details : message;
-  if (isExpired(error, text)) return `no answer within ${timeoutMs / 1000} s: it hangs, or the network drops packets`;
-  if (/UNIMPLEMENTED/.test(message) && /unknown method|does not implement/i.test(text)) {
-    return 'it does not know this request: it runs an older version';
-  }
+  const { name, message } = error as Error;
+  if (name === 'AbortError' || name === 'TimeoutError')
+    return `no answer within ${timeoutMs / 1000} s: it hangs, or the network drops packets`;
+  const text = error instanceof AskFault ? error.details : message;
   const told = inWords(text).replaceAll(/\s+/g, ' ');
   const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
-  if (told === '' || told === 'undefined') return 'no connection';
-  return hint === undefined ? told : `${told} (${hint})`;
-}
-
-function isExpired(error: unknown, text: string): boolean {
-  const name = (error as Error | undefined)?.name;
-  return name === 'AbortError' || name === 'TimeoutError' || /DEADLINE_EXCEEDED|Deadline exceeded/i.test(text);
+  return hint === undefined ? told || 'no connection' : `${told} (${hint})`;
 }
 
 interface PlaneOptions {
