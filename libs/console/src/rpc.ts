@@ -29,16 +29,6 @@ type Answer<M extends Method> = Awaited<ReturnType<Api[Uncapitalize<M>]>>;
 
 export type Watched = Parameters<Api['watchDials']>[0];
 
-/** A member's answer that it cannot do what was asked, by the name of its code: `permission_denied`. */
-export class RpcError extends Error {
-  readonly code: string;
-
-  constructor({ code, message }: AskError) {
-    super(message);
-    this.code = code;
-  }
-}
-
 /** What one member answered, or why it did not, and when, in milliseconds since the epoch. */
 export interface Told<T> extends AskLine<T> {
   readonly at: number;
@@ -73,7 +63,7 @@ async function toldBy<A>(question: Question): Promise<Told<A>[]> {
   const late = AbortSignal.timeout(question.timeoutMs + CONSOLE.mergeMs);
   for await (const line of ask<A>(question, late)) told.push({ ...line, at: Date.now() });
   if (told.some(({ error }) => error === undefined)) return told;
-  throw told[0]?.error ? new RpcError(told[0].error) : new Error('the answer is empty');
+  throw new Error(told[0]?.error?.message ?? 'the answer is empty');
 }
 
 /**
@@ -115,22 +105,23 @@ async function* ask<A>(question: object, signal: AbortSignal): AsyncGenerator<As
 async function refuse(response: Response): Promise<void> {
   if (response.ok) return;
   const text = await response.text();
+  throw new Error(messageIn(text) ?? (text.trim() || response.statusText));
+}
+
+function messageIn(text: string): string | undefined {
   try {
-    throw new RpcError(JSON.parse(text) as AskError);
-  } catch (error) {
-    if (error instanceof RpcError) throw error;
-    throw new RpcError({ code: `${response.status}`, message: text.trim() || response.statusText });
+    return (JSON.parse(text) as AskError).message;
+  } catch {
+    return undefined;
   }
 }
 
 /** Says in words why a member did not answer. */
 export function reasonOf(error: unknown): string {
-  if (error instanceof RpcError) return error.message;
   const { name, message } = error as Error;
   if (name === 'TimeoutError') return 'no answer in time';
   // Browsers say no more of a connection that failed.
-  if (error instanceof TypeError) return 'this browser cannot reach it';
-  return message;
+  return error instanceof TypeError ? 'this browser cannot reach it' : message;
 }
 
 /** What the member that serves the page says of it. */

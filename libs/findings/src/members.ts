@@ -248,12 +248,7 @@ function differing(configured: ReturnType<typeof tenantsOf>): Finding[] {
   const saying = configured.flatMap(({ id, tenants }) =>
     tenants.tenants.map(({ name, state }) => ({ id, name, state })),
   );
-  // A member of an earlier version does not say.
-  const byTenant = Map.groupBy(
-    saying.filter(({ state }) => state !== ''),
-    ({ name }) => name,
-  );
-  const odd = [...byTenant].flatMap(([tenant, all]) => {
+  const odd = [...Map.groupBy(saying, ({ name }) => name)].flatMap(([tenant, all]) => {
     const states = [...Map.groupBy(all, ({ state }) => state).values()].sort((a, b) => b.length - a.length);
     return states.slice(1).flatMap((few) => few.map(({ id }) => ({ id, tenant, others: states[0] ?? [] })));
   });

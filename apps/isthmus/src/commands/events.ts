@@ -43,11 +43,7 @@ export const EVENTS: Kind<EventView> = {
   async ask(call: Call<Options>) {
     const { tenant, for: wanted } = call.options;
     const met = await call.plane();
-    const [happened, histories] = await Promise.all([
-      // A member of an earlier version does not keep events.
-      met.ask('listEvents', {}, { instead: { events: [], nowMs: 0 } }),
-      met.ask('getHistory', { tenant }),
-    ]);
+    const [happened, histories] = await Promise.all([met.ask('listEvents', {}), met.ask('getHistory', { tenant })]);
     const all = eventsOf([...happened.answers.flatMap(happenedAt), ...histories.answers.flatMap(refusedAt)]);
     const items = all
       .filter((event) => wanted === undefined || event.name === wanted)

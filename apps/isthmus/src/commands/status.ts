@@ -1,9 +1,9 @@
 import { type CheckName, type Finding, findingsIn, judge } from '@isthmus/findings';
-import type { adminApi } from '@isthmus/proto/admin';
+import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { type Kind, type ListColumn, listCommand } from '../lists.ts';
 import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
-import { type Answer, admissionName, byName, roleNames, type Unanswered } from '../plane/member.ts';
+import { type Answer, byName, roleNames, type Unanswered } from '../plane/member.ts';
 import { folded, table } from '../table.ts';
 
 /** Whom a member refused at its ports, and why. */
@@ -98,10 +98,11 @@ export function exitOf({ members, attention, unanswered }: StatusView): ExitStat
   return noted || attention.length > 0 ? EXIT.attention : EXIT.good;
 }
 
+const ADMISSIONS = namesOf(adminApi.Admission, 'ADMISSION');
+
 export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>) {
   const { checks, sessions, tunnels, pendingDials, parkedDials, startedMs, nowMs } = value;
   const [rate] = value.dialRates;
-  const admission = admissionName(value);
   const alone = roleNames(value.roles).join() === 'gateway';
   return {
     member: member.id,
@@ -114,8 +115,8 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
     started: isoTime(startedMs),
     uptimeMs: Math.max(0, nowMs - startedMs),
     ready: value.ready,
-    /** Whether it takes new dials and sessions. A program of an earlier version does not say. */
-    ...(admission && { admission }),
+    /** Whether it takes new dials and sessions. */
+    admission: ADMISSIONS[value.admission] ?? 'open',
     checks: checks.map(({ name, ok, detail }) => ({ name, ok, detail })),
     /** At a gateway without a hub, the plane's sessions that it knows: it holds none. */
     ...(alone && { knownSessions: sessions }),
@@ -134,7 +135,7 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
 }
 
 /** One that drains does what it was told to. */
-function readyText({ ready, admission = 'open' }: MemberView, style: Style): string {
+function readyText({ ready, admission }: MemberView, style: Style): string {
   if (ready) return style.good('yes');
   return admission === 'open' ? style.bad('NO') : style.warning(admission);
 }

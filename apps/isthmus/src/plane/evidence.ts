@@ -90,7 +90,6 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
     plane.ask('getStatus', {}, { heard }),
     plane.ask('listMembers', {}),
     configs ? plane.ask('getConfig', {}) : NOTHING,
-    // A member of an earlier version does not know the call, and has no tenants.
     plane.ask('listTenants', { tenant }, { roles: ['gateway', 'hub'] }),
     allSessions(plane, tenant),
   ]);

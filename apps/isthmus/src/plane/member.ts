@@ -9,16 +9,6 @@ export function roleNames(roles: readonly adminApi.Role[]): RoleName[] {
   return roles.flatMap((role) => ROLES[role] ?? []);
 }
 
-/** Whether a program takes new dials and sessions. */
-export type AdmissionName = EnumName<typeof adminApi.Admission, 'ADMISSION'>;
-
-const ADMISSIONS = namesOf(adminApi.Admission, 'ADMISSION');
-
-/** Returns undefined for a program of an earlier version, which does not say. */
-export function admissionName({ admission }: adminApi.GetStatusResponse): AdmissionName | undefined {
-  return ADMISSIONS[admission];
-}
-
 /** A process of the plane, and the address to ask it. */
 export interface Member {
   /** Its id in the plane, or its address if it stands alone or has not answered yet. */

@@ -1,7 +1,7 @@
 import { cutOff, type Loss, reachedBy, type Witness } from '@isthmus/findings';
 import { Admission } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
-import { askAll, askOne, type Hub, type Quarantined, RpcError, reasonOf, type Session, type Told } from '../rpc.ts';
+import { askAll, askOne, type Hub, type Quarantined, reasonOf, type Session, type Told } from '../rpc.ts';
 
 /** A gateway or hub, and what it says of itself. */
 export interface Seen extends Witness {
@@ -93,8 +93,8 @@ export async function lookAt(before: Plane, self: string, all: boolean): Promise
     const [statuses, lists, limits, quarantined] = await Promise.all([
       askAll(undefined, 'GetStatus', {}, othersMs),
       askAll(undefined, 'ListMembers', {}, othersMs),
-      all ? askAll(undefined, 'ListTenants', {}, othersMs).catch(unlessRefused([])) : undefined,
-      askOne('', 'ListQuarantined', {}, othersMs).catch(unlessRefused({ agents: [] })),
+      all ? askAll(undefined, 'ListTenants', {}, othersMs) : undefined,
+      askOne('', 'ListQuarantined', {}, othersMs),
     ]);
     const members = statuses.map(({ member, answer: status, error, at }): Seen => {
       const { id } = member;
@@ -115,14 +115,6 @@ export async function lookAt(before: Plane, self: string, all: boolean): Promise
 
 function answerOf<T>(told: readonly Told<T>[], id: string): T | undefined {
   return told.find(({ member }) => member.id === id)?.answer;
-}
-
-/** A member of an earlier version does not know every method. */
-function unlessRefused<T>(instead: T): (error: unknown) => T {
-  return (error) => {
-    if (error instanceof RpcError) return instead;
-    throw error;
-  };
 }
 
 /** A gateway knows the sessions of all hubs; a hub without one knows its own. */
