@@ -80,13 +80,12 @@ export function ranking(
 ): HubMember[] {
   return hubs
     .filter(({ draining }) => !draining)
-    .map((hub) => ({ hub, near: Number(hub.zone === zone), weight: weight(agentId, hub) }))
+    .map((hub) => {
+      const hash = createHash('sha256').update(agentId).update('\0').update(hub.hubId).digest();
+      return { hub, near: Number(hub.zone === zone), weight: hash.readUIntBE(0, 6) };
+    })
     .sort((a, b) => b.near - a.near || b.weight - a.weight)
     .map(({ hub }) => hub);
-}
-
-function weight(agentId: string, { hubId }: HubMember): number {
-  return createHash('sha256').update(agentId).update('\0').update(hubId).digest().readUIntBE(0, 6);
 }
 
 /** The part of a session that matters here. */

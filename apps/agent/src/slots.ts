@@ -112,8 +112,6 @@ export interface Need {
   readonly configuredFirst: boolean;
 }
 
-type Lost = Pick<Link, 'at' | 'since' | 'took' | 'uplink'>;
-
 type Options = Pick<
   UpkeepOptions,
   'server' | 'resolve' | 'syncInterval' | 'syncIntervalCap' | 'rebalanceTime' | 'clock'
@@ -294,7 +292,8 @@ export class Slots {
    * Call when a session was lost, or its server says that it leaves. One that was unstable counts as a failure at its start. For servers that
    * leave, `briefMs` is enough: hubs behind one address may be replaced quickly.
    */
-  lost({ at, since, took = 0, uplink }: Lost, connected: boolean, leaves = false): void {
+  lost(link: Pick<Link, 'at' | 'since' | 'took' | 'uplink'>, connected: boolean, leaves = false): void {
+    const { at, since, took = 0, uplink } = link;
     const lived = this.#now - since;
     this.anew();
     // One that leaves waits for its agents, though not for long.

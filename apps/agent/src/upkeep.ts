@@ -16,10 +16,9 @@ import {
 import { type Choice, type Link, type Resolve, Slots, type Target } from './slots.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
-type Flags = 'agentId' | 'zone' | 'sessionCount' | 'server' | 'syncForever';
-
 export interface UpkeepOptions
-  extends Pick<AgentOptions, Flags | 'syncInterval' | 'syncIntervalCap' | 'rebalanceTime'> {
+  extends Pick<AgentOptions, 'agentId' | 'zone' | 'sessionCount' | 'server' | 'syncForever'>,
+    Pick<AgentOptions, 'syncInterval' | 'syncIntervalCap' | 'rebalanceTime'> {
   /** How many servers without a plane there are. */
   readonly serverCount: (uplinks: readonly Uplink[]) => number;
   readonly resolve: Resolve;
@@ -154,7 +153,10 @@ export class Upkeep {
     try {
       const uplink = await this.#options.connect(await this.#slots.addressOf(link), {
         membership: (message) => this.#hear(link, message),
-        leave: () => this.#lost(link, true),
+        leave: () => {
+          this.#slots.lost(link, this.#connected, true);
+          this.look();
+        },
         timeout: link.timeout,
         signal: this.#stopping.signal,
       });
@@ -206,19 +208,13 @@ export class Upkeep {
     const closed = (reason: Error | undefined) => {
       this.#slots.links.delete(link);
       if (link.report && link.report.hubs.size > 0) this.#last = { report: link.report, plane };
-      if (!uplink.leaving) this.#lost(link);
+      if (!uplink.leaving) this.#slots.lost(link, this.#connected);
       if (reason && !uplink.leaving && !this.#stopped) events.emit('server:failure', address, 'connected', reason);
       events.emit('server:close', { address, serverId }, reason?.message ?? 'closed');
       this.#options.closed(server);
       this.look();
     };
     void uplink.closed.then(this.#guarded(closed));
-  }
-
-  /** @param leaves whether its server says that it is leaving */
-  #lost(link: Link, leaves = false): void {
-    this.#slots.lost(link, this.#connected, leaves);
-    if (leaves) this.look();
   }
 
   /** Takes a hub's report. A hub that started is worth an attempt at once, but not by all agents at the same moment. */

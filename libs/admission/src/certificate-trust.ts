@@ -122,8 +122,7 @@ export class Revocations {
       if (signers.length === 0)
         throw new Error("no authority in ca signed its revocation list: put the issuer's certificate into ca");
       for (const { authorityId: id } of signers) {
-        const known = this.#byAuthority.get(id) ?? new Set();
-        this.#byAuthority.set(id, known);
+        const known = getOrPut(this.#byAuthority, id, () => new Set<string>());
         for (const serial of list.serials) known.add(serial);
       }
     }

@@ -198,10 +198,6 @@ export class Queue<T> {
   }
 }
 
-interface Slot<T> {
-  open: T | undefined;
-}
-
 /**
  * Open items by id: a Map for items that come and go often.
  *
@@ -210,7 +206,7 @@ interface Slot<T> {
  * deleted ones are emptied.
  */
 export class OpenTable<K, T> {
-  readonly #slots = new Map<K, Slot<T>>();
+  readonly #slots = new Map<K, { open: T | undefined }>();
 
   get size(): number {
     return this.#slots.size;

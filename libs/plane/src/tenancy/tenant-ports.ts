@@ -102,7 +102,7 @@ class Address<L> {
   async settle(wanted: TenantPort | undefined): Promise<void> {
     if (!same(this.#wanted, wanted)) this.#forgetFailure();
     this.#wanted = wanted;
-    while (!this.#settled) {
+    while (!this.#stopped && !this.#cancelRetry && !same(this.#opened?.port, this.#wanted)) {
       this.#step ??= this.#change().finally(() => {
         this.#step = undefined;
       });
@@ -114,10 +114,6 @@ class Address<L> {
     this.#stopped = true;
     this.#forgetFailure();
     await this.#step;
-  }
-
-  get #settled(): boolean {
-    return this.#stopped || this.#cancelRetry !== undefined || same(this.#opened?.port, this.#wanted);
   }
 
   async #change(): Promise<void> {

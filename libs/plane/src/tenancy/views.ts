@@ -38,15 +38,11 @@ interface SessionsHeld {
   apiServerConnections(tenant: string): number;
 }
 
-/** A gateway's connections to API servers. */
-interface ApiServersHeld {
-  readonly servers: Pick<ApiServers, 'open'>;
-}
-
 interface UseOptions {
   readonly gateway?: DialsHeld | undefined;
   readonly hub?: SessionsHeld | undefined;
-  readonly apiServers?: ApiServersHeld | undefined;
+  /** A gateway's connections to API servers. */
+  readonly apiServers?: { readonly servers: Pick<ApiServers, 'open'> } | undefined;
 }
 
 /** Why tenants' own ports and unix sockets are not open. */
