@@ -1,8 +1,13 @@
 import { isIP } from '@isthmus/runtime';
 import { type Destination, type Prohibition, parseDestination, prohibitedBy } from '@isthmus/tunnel';
-import { comparableHost, HostPattern } from './patterns.ts';
+import { comparableHost, HostPattern, readAddress, spelledAddress } from './patterns.ts';
 
 export { comparableHost };
+
+/** A host as it is compared: of an address, `::` for `::0` and `127.0.0.1` for `127.1`. */
+export function comparableAddress(host: string): string {
+  return String(isIP(host) === 0 ? (spelledAddress(host) ?? comparableHost(host)) : readAddress(host));
+}
 
 /** What is wrong with a part of `apiServer`, and where in a tenant's file. */
 export interface ApiServerFault {
@@ -16,7 +21,7 @@ export interface OwnPlaces {
   readonly names: ReadonlySet<string>;
   /** Where agents, and clients of API servers, connect. */
   readonly ports: ReadonlySet<number>;
-  /** Whether a program of the plane listens at an address of this machine, or says that it does. */
+  /** Whether a program of the plane listens at an address of this machine, or says that it does. Its host is a `comparableAddress`. */
   readonly isOwn: (address: Destination) => boolean;
 }
 
@@ -56,9 +61,9 @@ export function apiServerFaults(
   };
   const ofAddress = (text: string): string | undefined => {
     const address = parseDestination(text);
-    const host = comparableHost(address.host);
+    const host = comparableAddress(address.host);
     const named = wanted.has(host) || own?.names.has(host);
-    if ((named && own?.ports.has(address.port)) || own?.isOwn(address))
+    if ((named && own?.ports.has(address.port)) || own?.isOwn({ ...address, host }))
       return `${text} is the plane itself: name the API server's own address`;
     const prohibition = isIP(host) === 0 ? undefined : prohibited(host, address.port);
     return prohibition && `${text} is denied: no API server is there (${prohibition})`;

@@ -111,6 +111,8 @@ test('an agent leads clients to the API server at addresses of one interface eac
   refuses(agent, [
     ['--api-server-allow=10.0.0.0/8', '--api-server-allow: has no effect without --api-server-listen'],
     ['--api-server-listen=0.0.0.0:6443', /^--api-server-listen: 0\.0\.0\.0:6443 is no address of one interface/],
+    ['--api-server-listen=[::0]:6443', /^--api-server-listen: \[::0\]:6443 is no address of one interface/],
+    ['--api-server-listen=[::1]:6443,[0:0::1]:6443', '--api-server-listen: [::1]:6443 is there twice'],
     ['--api-server-listen=node:6443', /^--api-server-listen: node:6443 is no address of one interface/],
     ['--api-server-listen=172.31.0.1', /^--api-server-listen: bad destination/],
     [`${listen},172.31.0.1:6443`, '--api-server-listen: 172.31.0.1:6443 is there twice'],
@@ -131,7 +133,14 @@ test('an API server has names and addresses, which are not those of the server i
         '--api-server-name=*.plane.example --api-server=a:1',
         '--api-server-name: "*.plane.example" is a pattern: list each name',
       ],
-      [`${named} --api-server=127.0.0.1:8091`, /^--api-server: 127\.0\.0\.1:8091 is the plane itself/],
+      ...['127.0.0.1', '127.1', '[::0]', 'LOCALHOST.'].map((host): [string, RegExp] => [
+        `${named} --api-server=${host}:8091`,
+        /^--api-server: \S+:8091 is the plane itself/,
+      ]),
+      [
+        `${named} --api-server=[fd00:0::1]:443 --advertise-agent-address=[fd00::1]:443`,
+        /^--api-server: \[fd00:0::1\]:443 is the plane itself/,
+      ],
       [`${named} --api-server=api.plane.example:8091`, /^--api-server: api\.plane\.example:8091 is the plane itself/],
       [`${named} --api-server=169.254.169.254:80`, /^--api-server: 169\.254\.169\.254:80 is denied/],
       [

@@ -1,5 +1,5 @@
 import type { BlockList } from 'node:net';
-import { apiServerFaults, checkServerName, type OwnPlaces } from '@isthmus/admission/api-servers';
+import { apiServerFaults, checkServerName, comparableAddress, type OwnPlaces } from '@isthmus/admission/api-servers';
 import { CertificatePool, isIP, isLoopback, machineAddresses, ownChain } from '@isthmus/runtime';
 import { type Destination, formatDestination, parseDestination } from '@isthmus/tunnel';
 import { readFlagFile } from '../files.ts';
@@ -76,7 +76,7 @@ export function portsOfProcess(flags: object): number[] {
 /** Where a hub is reached, by its flags and its certificate. @throws FlagError if that cannot be read */
 export function ownPlaces(flags: Omit<Flags, keyof Values<typeof apiServer> | 'tenants-dir'>): OwnPlaces {
   const advertised = [flags['advertise-agent-address'], flags['advertise-address']].filter(Boolean);
-  const told = new Set(advertised.map((text) => formatDestination(parseDestination(text)).toLowerCase()));
+  const told = new Set(advertised.map((text) => formatDestination(comparable(parseDestination(text)))));
   const [agents] = advertised.map(parseDestination);
   const ports = portsOfProcess(flags);
   const certificate = flags['cluster-cert'];
@@ -88,11 +88,15 @@ export function ownPlaces(flags: Omit<Flags, keyof Values<typeof apiServer> | 't
   return {
     names: new Set(names.map((name) => name.toLowerCase())),
     ports: new Set([...ports, ...(agents ? [agents.port] : [])]),
-    isOwn: (address) => here(address) || told.has(formatDestination(address).toLowerCase()),
+    isOwn: (address) => here(address) || told.has(formatDestination(address)),
   };
 }
 
 const ANY = ['0.0.0.0', '::'];
+
+function comparable({ host, port }: Destination): Destination {
+  return { host: comparableAddress(host), port };
+}
 
 export const apiServerOfAgent = ownTopic('Listening: clients of the API server', {
   'api-server-listen': strings(
@@ -121,11 +125,11 @@ export function apiServerListening(flags: Values<typeof apiServerOfAgent>): ApiS
   }
   const places = listen.map((text) => {
     const { host, port } = checked('api-server-listen', () => parseDestination(text));
-    if (isIP(host) === 0 || ANY.includes(host))
+    if (isIP(host) === 0 || ANY.includes(comparableAddress(host)))
       throw new FlagError('api-server-listen', `${text} is no address of one interface: want such as 172.31.0.1:6443`);
     return { host, port };
   });
-  const texts = places.map(formatDestination);
+  const texts = places.map((place) => formatDestination(comparable(place)));
   const again = texts.find((text, index) => texts.indexOf(text) < index);
   if (again !== undefined) throw new FlagError('api-server-listen', `${again} is there twice`);
   return { places, networks };
