@@ -19,7 +19,7 @@ import {
   sourceOf,
 } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
-import { API_SERVER, resetSocket, SocketEnd } from '@isthmus/transport';
+import { API_SERVER, HelloEnd, resetSocket } from '@isthmus/transport';
 import {
   asDialError,
   type Destination,
@@ -57,6 +57,10 @@ export class ApiServerDoor {
   /** By source. */
   readonly #clients = new Grouped<Socket>();
   readonly #waiting = new SharedBudget(AGENT.apiServerWaiting, true);
+  /** The randoms of clients' hellos. */
+  readonly #hellos = new Set<string>();
+  /** The last one whose connection had come from here, and until when its next ones are refused. */
+  #leadsBack = { source: '', until: 0 };
   readonly #tunnels: GatewayTunnels | undefined;
   #leaves = false;
   #looks: NodeJS.Timeout | undefined;
@@ -154,6 +158,8 @@ export class ApiServerDoor {
   #refusal(socket: Socket, from: string, source: string): string | undefined {
     if (!isAllowed(from, this.#options.networks))
       return `${from} is not of this machine, and of none of the networks of --api-server-allow`;
+    if (this.#leadsBack.source === source && performance.now() < this.#leadsBack.until)
+      return `what ${source} sends came from here: the address of the API server leads back to this agent`;
     const own = this.#clients.of(source)?.size ?? 0;
     if (own >= AGENT.apiServerClientsOfSource) return `${own} connections from ${source} are open`;
     // The last are for links to hubs, and for what hubs dial.
@@ -193,7 +199,8 @@ export class ApiServerDoor {
       this.#waiting.give(1, source);
       this.#tunnels?.resume.answered?.(dial, established);
       if (signal.aborted) return established.end.abort(signal.reason);
-      new Tunnel('agent', dial, new SocketEnd(socket), { ...established, agentId }, events, LONGEST_TIMER);
+      const end = new HelloEnd(socket, 'from', ({ random }) => this.#begins(socket, source, random));
+      new Tunnel('agent', dial, end, { ...established, agentId }, events, LONGEST_TIMER);
       socket.resume();
     });
     const failed = guarded((error: unknown) => {
@@ -201,6 +208,19 @@ export class ApiServerDoor {
       fail(error);
     });
     links.dial(request, resume).then(reached, failed);
+  }
+
+  /**
+   * A hello that comes a second time has gone round. It goes on, to where it is known which address leads back, and the connection is reset. Until
+   * then each connection makes the next one, so none of its source is taken.
+   */
+  #begins(socket: Socket, source: string, random: string): void {
+    if (this.#hellos.has(random)) {
+      this.#leadsBack = { source, until: performance.now() + AGENT.apiServerLedBackMs };
+      return;
+    }
+    this.#hellos.add(random);
+    onceClosed(socket, () => this.#hellos.delete(random));
   }
 }
 

@@ -67,6 +67,8 @@ export const AGENT = {
   apiServerWaitMs: 10_000,
   /** Open connections to the API server from one source: a pod's, or a node's own. A tenant has 50,000 at each process that connects for it. */
   apiServerClientsOfSource: 10_000,
+  /** How long clients of one source are refused after what came from it had gone round. Each connection made the next one within some 2 ms. */
+  apiServerLedBackMs: 1000,
   /** Clients of the API server that wait for a hub at once, half of them from one source. Further ones are reset. */
   apiServerWaiting: 2000,
   /** How long a hub may take to reach the API server, while others could be asked. */

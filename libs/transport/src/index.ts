@@ -1,5 +1,6 @@
 export { type ApiServer, ApiServers } from './api-server/api-servers.ts';
 export { ApiServerGateways } from './api-server/gateways.ts';
+export { HelloEnd } from './api-server/hello-end.ts';
 export { API_SERVER, ApiServerLinks } from './api-server/links.ts';
 export { localOf } from './api-server/proxy-header.ts';
 export { type CallerPort, Callers, type CallersOptions, type PortOwner } from './callers.ts';

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
+import tls from 'node:tls';
 import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import { listeningAt } from '@isthmus/runtime';
 import {
@@ -160,6 +161,32 @@ test(
       [record.agent, record.serverName, record.address, record.outcome, record.closed],
       ['acme/agent/edge-1', undefined, acme.address, 'established', { by: 'caller' }],
     );
+  }),
+);
+
+test(
+  'an address that leads back to an agent is found by the first client, which does not go round without end',
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const audit = `${await tempDir(scope)}/audit.jsonl`;
+    const port = await freePort();
+    const flags = { 'api-server': `127.0.0.1:${port}`, 'audit-log': audit, 'log-format': 'json' };
+    const server = await startServer(scope, trust, flags);
+    const agent = await startAgent(scope, trust, server.agentPort, listening(port));
+    await agent.waitReady();
+    const socket = tls.connect({ host: '127.0.0.1', port, rejectUnauthorized: false });
+    const [error] = await within(once(socket, 'error'), { what: 'a reset' });
+    assert.equal((error as NodeJS.ErrnoException).code, 'ECONNRESET');
+    const failure = '{tenant="default",error="destination_ip_prohibited"}';
+    const found = async () => (await server.program.metric('isthmus_api_server_failures_total')).get(failure) === 1;
+    await until(found, { what: 'the address that leads back' });
+    const over = async () =>
+      (await made(server)) === 0 && ((await agent.get('/readyz?verbose')).body.includes(' 0 connections') ?? false);
+    await until(over, { what: 'the end of all connections' });
+    assert.match(server.program.tail, /the connection came back: 127\.0\.0\.1:\d+ is the plane itself/);
+    // On the first one's way, each made the next until the hello had come after them. Without an end, they are 10,000.
+    const records = readRecords(audit).filter(({ record }) => `${record}` === 'api-server');
+    assert.ok(records.length < 2000, `${records.length} connections`);
   }),
 );
 

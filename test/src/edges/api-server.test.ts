@@ -265,6 +265,13 @@ describe('With tenants', () => {
     await within(once(renamed, 'secureConnect'), { what: 'the API server by its new name' });
     assert.equal((await nextChunk(renamed, 'the first bytes')).toString(), 'acme hears ');
     renamed.destroy();
-    assert.equal(await answerTo(one, 'on'), 'on', 'what was open goes on');
+    one.write('on');
+    assert.equal((await nextChunk(one, 'its echo')).toString(), 'on', 'what was open goes on');
+
+    // What is open ends with its tenant, and no other's does.
+    const ended = new Promise((resolve) => one.once('close', resolve));
+    await directory.remove('acme');
+    await within(ended, { what: 'the end of what is open' });
+    assert.equal(await answerTo(other, 'on'), 'on');
   });
 });

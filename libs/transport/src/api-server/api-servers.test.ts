@@ -547,6 +547,24 @@ describe('A stranger', () => {
   });
 });
 
+test('When a tenant has no API server any more, what runs there is cut, and what is on its way', async () => {
+  let has = true;
+  const upstream = await tcp(() => {});
+  const server = { tenant: 'acme', addresses: [upstream], proxyProtocol: false };
+  const { port, tunnels, outcomes, servers } = await rig([upstream], { ofTenant: () => (has ? server : undefined) });
+  const [one, other] = [plain(port), plain(port)];
+  one.write(HELLO);
+  await until(() => tunnels.length === 1, { what: 'a tunnel' });
+  servers.follow([upstream]);
+  other.write(hello(1));
+  await until(() => servers.open('acme') === 2, { what: 'the other client' });
+  has = false;
+  servers.follow([]);
+  assert.deepEqual([await endOf(one), await endOf(other)], ['ECONNRESET', 'ECONNRESET']);
+  await until(() => servers.open('acme') === 0, { what: 'the end' });
+  assert.deepEqual(outcomes.map(({ how }) => how).slice(0, 1), ['cut']);
+});
+
 test('When the hub stops, what still runs is cut', async () => {
   const { port, tunnels, outcomes, servers } = await rig([await tcp(() => {})]);
   const socket = plain(port);

@@ -18,7 +18,6 @@ import {
   DialError,
   type DialRequest,
   type Established,
-  formatDestination,
   inTurns,
   PlaneEnded,
   type PlaneEvents,
@@ -35,6 +34,7 @@ import { connectError } from '../endpoint.ts';
 import { resetSocket, SocketEnd } from '../socket-end.ts';
 import type { ByName, NamedHello } from '../tls/client-hello.ts';
 import { ApiServerAddresses, type Reached } from './addresses.ts';
+import { HelloEnd } from './hello-end.ts';
 import { localOf, proxyHeader } from './proxy-header.ts';
 
 /** The API server of a tenant. */
@@ -90,11 +90,9 @@ interface OwnDial extends DialRequest {
   readonly signal: DialAbort;
 }
 
-/** Where a connection went. */
+/** Where a connection went, once it is there. */
 interface Passed {
-  address: string | undefined;
-  /** Once it is there. */
-  tunnel: Tunnel | undefined;
+  to: Reached | undefined;
 }
 
 /**
@@ -107,7 +105,8 @@ export class ApiServers {
   readonly #uses = new Map<string, Use>();
   /** The addresses of connections, by the randoms of their hellos: one that comes back has the same. */
   readonly #hellos = new Map<string, Passed>();
-  readonly #ends = new Set<(reason: Error) => void>();
+  /** What ends each connection, and the tenant. */
+  readonly #ends = new Map<(reason: Error) => void, string>();
   readonly #connect: (client: Client) => Promise<Reached>;
 
   constructor(options: ApiServersOptions) {
@@ -140,23 +139,27 @@ export class ApiServers {
     return this.#dial({ tenant, server, dial: request, timeoutMs });
   };
 
-  /** Cuts a tunnel when the process stops. */
+  /** Cuts a tunnel when the process stops, or its tenant has no API server any more. */
   readonly runs = (tunnel: Tunnel): void => {
     const end = (reason: Error) => tunnel.abort(reason);
-    this.#ends.add(end);
+    this.#ends.set(end, tunnel.dial.tenant);
     void tunnel.done.then(() => this.#ends.delete(end));
   };
 
-  /** Forgets what is not in use. @param addresses all in force */
+  /** Forgets what is not in use, and cuts what no file allows any more. @param addresses all in force */
   follow(addresses: Iterable<string>): void {
     this.addresses.follow(addresses);
     for (const [tenant, { open }] of this.#uses) if (open === 0) this.#uses.delete(tenant);
+    for (const [end, tenant] of [...this.#ends]) {
+      if (!this.#options.ofTenant(tenant))
+        end(new PlaneEnded(`tenant ${tenant} has no API server here any more`, { by: 'policy' }));
+    }
   }
 
   close(): void {
     this.addresses.close();
     const reason = new PlaneEnded('the process stops');
-    for (const end of [...this.#ends]) end(reason);
+    for (const end of [...this.#ends.keys()]) end(reason);
   }
 
   /** Takes a client that comes by itself. */
@@ -164,11 +167,11 @@ export class ApiServers {
     const { events } = this.#options;
     const { tenant } = server;
     const dial = dialOf(socket, hello, server);
-    const passed: Passed = { address: undefined, tunnel: undefined };
+    const passed: Passed = { to: undefined };
     const before = this.#hellos.get(hello.random);
     if (!before) this.#hellos.set(hello.random, passed);
     const end = (reason: Error) => dial.signal.abort(reason);
-    this.#ends.add(end);
+    this.#ends.set(end, tenant);
     onceClosed(socket, () => {
       if (!before) this.#hellos.delete(hello.random);
       dial.signal.abort();
@@ -178,13 +181,9 @@ export class ApiServers {
       resetSocket(socket);
     };
     const waiter: Waiter = {
-      accept() {
-        passed.address = formatDestination(dial.destination);
-        return new SocketEnd(socket);
-      },
+      accept: () => new SocketEnd(socket),
       begun: (tunnel) => {
         this.#ends.delete(end);
-        passed.tunnel = tunnel;
         this.runs(tunnel);
         socket.resume();
       },
@@ -199,11 +198,12 @@ export class ApiServers {
     const ask = () =>
       before
         ? Promise.reject(this.#failed(dial, this.#sameHello(before, hello.serverName)))
-        : this.#dial({ tenant, server, dial, timeoutMs });
+        : this.#dial({ tenant, server, dial, timeoutMs }, passed);
     void serve(dial, ask, waiter, { role: 'api-server', events, halfClosedMs: LONGEST_TIMER });
   }
 
-  #dial(client: Client): Promise<Established> {
+  /** @param passed of a client whose hello is known. Unset: it comes through an agent */
+  #dial(client: Client, passed?: Passed): Promise<Established> {
     const { tenant, server, dial } = client;
     const { hubId } = this.#options;
     const start = performance.now();
@@ -213,7 +213,8 @@ export class ApiServers {
     if (refusal) return Promise.reject(this.#failed(dial, refusal));
     use.open++;
     const gone = () => void use.open--;
-    const connected = ({ socket, address }: Reached): Established => {
+    const connected = (reached: Reached): Established => {
+      const { socket, address } = reached;
       this.addresses.count(address, 1);
       onceClosed(socket, () => {
         gone();
@@ -223,7 +224,9 @@ export class ApiServers {
       if (server.proxyProtocol) socket.write(proxyHeader(dial.caller ?? {}));
       const { meter } = use;
       const names = { agentId: DIRECT, sessionId: '', hubId, timing: {} };
-      return { end: new SocketEnd(socket), ...names, ...(meter && { meter }) };
+      if (passed) passed.to = reached;
+      const end = passed ? new SocketEnd(socket) : this.#endOf(dial, reached);
+      return { end, ...names, ...(meter && { meter }) };
     };
     const failed = (error: unknown): never => {
       gone();
@@ -253,12 +256,27 @@ export class ApiServers {
     return reached('apiServerConnectionsPerSecond', perSecond);
   }
 
+  /** The end at the API server of a client that comes through an agent: at that address, an agent may listen. */
+  #endOf(dial: ClientDial, reached: Reached): SocketEnd {
+    const { socket } = reached;
+    return new HelloEnd(socket, 'to', ({ random }) => {
+      const before = this.#hellos.get(random);
+      if (before) {
+        this.#failed(dial, this.#sameHello(before, `tenant ${dial.tenant}`));
+        resetSocket(socket);
+        return;
+      }
+      this.#hellos.set(random, { to: reached });
+      onceClosed(socket, () => this.#hellos.delete(random));
+    });
+  }
+
   /** An API server that has answered does not lead back: then somebody else sends what that client sent. */
-  #sameHello({ address, tunnel }: Passed, serverName: string): DialError {
-    const leadsBack = address !== undefined && (tunnel?.down ?? 0) === 0;
-    if (leadsBack) this.addresses.leadsBack(address);
+  #sameHello({ to }: Passed, whose: string): DialError {
+    const leadsBack = to && to.socket.bytesRead === 0;
+    if (leadsBack) this.addresses.leadsBack(to.address);
     const text = leadsBack
-      ? `the connection came back: ${address} is the plane itself, and not the API server of ${serverName}`
+      ? `the connection came back: ${to.address} is the plane itself, and not the API server of ${whose}`
       : 'another connection has begun with the same ClientHello';
     return new DialError('destination_ip_prohibited', text);
   }
