@@ -5,6 +5,7 @@ import {
   candidate,
   credentialFiles,
   problemMessage,
+  readTenantFile,
   type TenantSource,
 } from '@isthmus/admission';
 import { inWords } from '@isthmus/tunnel';
@@ -213,12 +214,15 @@ export class Sync {
 
   #judge(name: string, composed: Composed | undefined, found: string | undefined): void {
     const all = this.#options.sources(name);
-    const { source = all.at(-1), tenant = '', profile } = composed ?? {};
+    const { source = all.at(-1), profile } = composed ?? {};
     if (!source) return;
+    const written = this.#options.directory.text(baseOf(name));
+    // What is not in force may have another name, or none yet.
+    const tenant = found !== undefined && written !== undefined ? tenantIn(written) : (composed?.tenant ?? '');
     const from = all[0]?.kind ?? source.kind;
     const most = SYNC.faultCharacters;
     const fault = found === undefined || found.length <= most ? found : `${found.slice(0, most)}...`;
-    const kept = this.#options.directory.text(baseOf(name)) !== undefined;
+    const kept = written !== undefined;
     const before = this.#verdicts.get(name);
     const verdict = { source, tenant, from, fault, profile, kept };
     this.#verdicts.set(name, verdict);
@@ -231,6 +235,11 @@ export class Sync {
 function baseOf(name: string): string {
   const [namespace = '', object = ''] = name.split('/');
   return fileName({ namespace, name: object });
+}
+
+function tenantIn(text: string): string {
+  const read = readTenantFile(text);
+  return 'problems' in read ? '' : read.file.tenant;
 }
 
 function faultText({ at, message }: Fault): string {

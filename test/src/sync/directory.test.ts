@@ -15,6 +15,8 @@ async function synced(scope: Scope) {
   const dir = await tempDir(scope);
   const objects = new Map<string, Source[]>();
   const faults = new Map<string, string | undefined>();
+  /** The tenant of which an earlier state is in force. */
+  const kept = new Map<string, string>();
   const told: string[] = [];
   let now = 0;
   const start = async () => {
@@ -26,6 +28,7 @@ async function synced(scope: Scope) {
       now: () => now,
       changed(name, verdict) {
         faults.set(name, verdict?.fault);
+        if (verdict?.fault !== undefined && verdict.kept) kept.set(name, verdict.tenant);
         told.push(`${name} ${/^[^:]*: E[A-Z]+/.exec(verdict?.fault ?? '')?.[0] ?? ''}`.trim());
       },
     });
@@ -35,7 +38,7 @@ async function synced(scope: Scope) {
   let sync = await start();
   const files = () => readdirSync(dir).filter((name) => name.endsWith('.yaml'));
   return {
-    ...{ dir, files, faults, told },
+    ...{ dir, files, faults, kept, told },
     text: (name: string) => readFileSync(join(dir, name), 'utf8'),
     put(name: string, created: number, fields: object, kind: Source['kind'] = 'Tenant') {
       const [namespace = '', object = ''] = name.split('/');
@@ -76,6 +79,8 @@ async function synced(scope: Scope) {
 const tokens = (issuer: string) => ({
   callers: [{ tokens: { issuer, audience: 'isthmus', jwksUrl: 'https://issuer.example/keys' } }],
 });
+
+const missing = [{ certificates: { ca: { secretRef: { name: 'missing', key: 'ca.crt' } } } }];
 
 describe('the directory of a sync', () => {
   test(
@@ -145,6 +150,19 @@ describe('the directory of a sync', () => {
       await flush();
       const { tenants } = await member();
       assert.equal(tenants.get('acme-prod')?.file.callers?.[0]?.tokens?.issuer, 'https://a.example');
+    }),
+  );
+
+  test(
+    'says which tenant stays as it was: its agents are still counted, and members name it',
+    scoped(async (scope) => {
+      const { put, flush, kept } = await synced(scope);
+      put('acme/prod', 1, { tenant: 'acme', ...tokens('https://a.example') });
+      put('acme/none', 1, { agents: missing });
+      await flush();
+      put('acme/prod', 1, { tenant: 'acme', agents: missing });
+      await flush();
+      assert.deepEqual([kept.get('acme/prod'), kept.get('acme/none')], ['acme', undefined]);
     }),
   );
 
