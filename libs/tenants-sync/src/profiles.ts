@@ -15,7 +15,7 @@ export interface ProfileOptions {
   readonly proxy: { readonly url: string; ca(): string };
   /** Whether an object's status says that a ClusterProfile was published for it, or was to be. */
   readonly published: (name: string) => boolean;
-  /** Called with what is wrong with an object's ClusterProfile, if that is something else than before. */
+  /** Called with what is wrong with an object's ClusterProfile. */
   readonly failed: (name: string, error: Error) => void;
 }
 
@@ -74,7 +74,7 @@ export class ProfileWriter {
       } catch (error) {
         const fault = inWords(error).slice(0, SYNC.faultCharacters);
         done.set(name, { access: { fault }, at: now });
-        if (typeof before?.access !== 'object' || before.access.fault !== fault) failed(name, error as Error);
+        failed(name, error as Error);
       }
     }
     this.#done = done;

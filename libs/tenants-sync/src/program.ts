@@ -34,13 +34,14 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     const client = await kubeClient({ source, qps: SYNC.qps, burst: SYNC.burst, rateName: 'isthmus tenants sync' });
     closing.defer(() => client[Symbol.dispose]());
     const failures = new Map<string, string>();
+    const warn = warnings(log);
     const ended = new AbortController();
     /** Wakes the writer. */
     let wake = () => {};
     let listed = false;
     let ready = false;
     const watching = new Watching({
-      ...{ client, now, plane: flags.plane, from: flags.from as readonly From[], namespace: flags.namespace },
+      ...{ client, now, plane: flags.plane, from: [...new Set(flags.from as From[])], namespace: flags.namespace },
       agents: {
         namespace: flags['agent-namespace'],
         serviceAccount: flags['agent-service-account'],
@@ -55,10 +56,9 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
         wake();
       },
       failed(what, error) {
-        if (!error) return void failures.delete(what);
-        const text = inWords(error);
-        if (failures.get(what) !== text) log.warn({ what }, `cannot be read, what is known stays: ${text}`);
-        failures.set(what, text);
+        warn(what, 'cannot be read, what is known stays', error);
+        if (error) failures.set(what, inWords(error));
+        else failures.delete(what);
       },
       listed() {
         listed = true;
@@ -92,7 +92,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     if (flags['status-namespace'] !== '') {
       const statusClient = await kubeClient({ source, qps: SYNC.statusQps, burst: SYNC.statusQps });
       closing.defer(() => statusClient[Symbol.dispose]());
-      closing.defer(writeStatus(flags, { client: statusClient, identity, sync, watching, log }));
+      closing.defer(writeStatus(flags, { client: statusClient, identity, sync, watching, warn }));
     }
 
     const write = async () => {
@@ -107,7 +107,8 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
           wake = resolve;
         });
         // Nothing is written before all is known: what comes first is not what is older.
-        if (listed) await write().catch((error) => log.error({}, `the directory cannot be written: ${inWords(error)}`));
+        const unwritten = (error?: Error) => warn('directory', 'the directory cannot be written', error);
+        if (listed) await write().then(() => unwritten(), unwritten);
         const pause = sleep(SYNC.graceLookMs, undefined, { signal: ended.signal }).catch(() => {});
         await Promise.race([woken, pause]);
         await sleep(SYNC.gatherMs, undefined, { signal: ended.signal }).catch(() => {});
@@ -127,32 +128,40 @@ interface StatusParts {
   readonly identity: string;
   readonly sync: Sync;
   readonly watching: Watching;
-  readonly log: ProgramLogger;
+  readonly warn: Warn;
+}
+
+/** @param error undefined if there is none any more */
+type Warn = (what: string, says: string, error: Error | undefined) => void;
+
+/** Logs what fails, again only once it fails for another reason. */
+function warnings(log: ProgramLogger): Warn {
+  const last = new Map<string, string | undefined>();
+  return (what, says, error) => {
+    const text = error && inWords(error);
+    if (text !== undefined && last.get(what) !== text) log.warn({ what }, `${says}: ${text}`);
+    last.set(what, text);
+  };
 }
 
 /** Writes the objects' status, if this is the one of several syncs that does. Returns what ends that. */
-function writeStatus(flags: SyncValues, { client, identity, sync, watching, log }: StatusParts): () => Promise<void> {
-  const warned = new Map<string, string>();
-  const warn = (what: string, error: Error) => {
-    const text = inWords(error);
-    if (warned.get(what) !== text) log.warn({}, `${what}: ${text}`);
-    warned.set(what, text);
-  };
+function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn }: StatusParts): () => Promise<void> {
   const namespace = flags['status-namespace'];
-  const failed = (error: Error) => warn(`the lease ${namespace}/${LEASE}-${flags.plane}`, error);
-  const leader = leaderLease({ client, namespace, identity, name: `${LEASE}-${flags.plane}`, failed });
+  const name = `${LEASE}-${flags.plane}`;
+  const failed = (error: Error) => warn('lease', `the lease ${namespace}/${name}`, error);
+  const leader = leaderLease({ client, namespace, identity, name, failed });
   const proxyCa = flags['proxy-ca-cert'];
   const profiles = new ProfileWriter({
     ...{ client, plane: flags.plane },
     proxy: { url: flags['proxy-url'], ca: () => (proxyCa === '' ? '' : readNamedFile(proxyCa).toString('latin1')) },
     published: (name) => isPublished(watching.status(name) ?? {}),
-    failed: (object, error) => log.warn({ object }, `its ClusterProfile cannot be written: ${inWords(error)}`),
+    failed: (object, error) => warn(`ClusterProfile ${object}`, 'its ClusterProfile cannot be written', error),
   });
   const writer = new StatusWriter({
     client,
     known: (name) => watching.status(name),
     access: (name) => profiles.access(name),
-    failed: (name, error) => warn(`the status of ${name} cannot be written`, error),
+    failed: (object, error) => warn(`status of ${object}`, `the status of ${object} cannot be written`, error),
   });
   const files = { ca: flags['member-ca-cert'], cert: flags['member-cert'], key: flags['member-key'] };
   let asked = Number.NEGATIVE_INFINITY;
@@ -162,8 +171,8 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, log 
       if (!leader.leads) return SYNC.graceLookMs;
       if (flags.member !== '' && performance.now() - asked >= SYNC.askMs) {
         asked = performance.now();
-        connected = await askMember({ address: flags.member, files }).catch((error) => {
-          warn(`${flags.member} does not say who is connected`, error as Error);
+        connected = await askMember({ address: flags.member, files }).catch((error: Error) => {
+          warn(flags.member, `${flags.member} does not say who is connected`, error);
           return undefined;
         });
       }
@@ -172,7 +181,7 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, log 
       return SYNC.statusMs;
     },
     (error) => {
-      warn('no status is written', error as Error);
+      warn('status', 'no status is written', error as Error);
       return SYNC.statusMs;
     },
   );
