@@ -107,12 +107,12 @@ export class ApiServers {
   readonly #hellos = new Map<string, Passed>();
   /** What ends each connection, and the tenant. */
   readonly #ends = new Map<(reason: Error) => void, string>();
-  readonly #connect: (client: Client) => Promise<Reached>;
+  readonly #reach: (client: Client) => Promise<Reached>;
 
   constructor(options: ApiServersOptions) {
     this.#options = options;
     this.addresses = new ApiServerAddresses(options);
-    this.#connect = inTurns((client: Client) => this.#reach(client));
+    this.#reach = inTurns((client: Client) => this.#try(client));
   }
 
   /** For `ListenOptions.byName`. @param tenant the only one whose API server is reached there. Unset: each */
@@ -125,18 +125,31 @@ export class ApiServers {
     return () => (this.#options.any() ? byName : undefined);
   }
 
-  /** Connections of a tenant, those that have yet to reach its API server included. */
+  /** Connections of a tenant: those that have yet to reach its API server, and those that a hub only passes on, included. */
   open(tenant: string): number {
     return this.#uses.get(tenant)?.open ?? 0;
   }
 
+  /** Call it before a client that comes through an agent is connected, by this process or another. @throws DialError at a limit of its tenant */
+  check(dial: DialRequest): void {
+    const refusal = this.#limited(this.#useOf(dial.tenant), dial.tenant);
+    if (refusal) throw this.#failed(dial, refusal);
+  }
+
+  /** Counts what this hub only passes on. */
+  passes({ dial: { tenant }, done }: Tunnel): void {
+    const use = this.#useOf(tenant);
+    use.open++;
+    void done.then(() => use.open--);
+  }
+
   /** Connects a client that comes through an agent of a tenant to the tenant's API server, whatever its destination says. */
-  readonly dial = (request: DialRequest, timeoutMs: number = TRANSPORT.apiServerConnectMs): Promise<Established> => {
+  readonly connect = (request: DialRequest, timeoutMs: number = TRANSPORT.apiServerConnectMs): Promise<Established> => {
     const { tenant } = request;
     const server = this.#options.ofTenant(tenant);
     const none = `tenant ${tenant} has no API server here: its file names none (apiServer)`;
     if (!server) return Promise.reject(this.#failed(request, new DialError('http_request_denied', none)));
-    return this.#dial({ tenant, server, dial: request, timeoutMs });
+    return this.#connectTo({ tenant, server, dial: request, timeoutMs });
   };
 
   /** Cuts a tunnel when the process stops, or its tenant has no API server any more. */
@@ -195,22 +208,21 @@ export class ApiServers {
       },
     };
     const timeoutMs = TRANSPORT.apiServerConnectMs;
-    const ask = () =>
-      before
-        ? Promise.reject(this.#failed(dial, this.#sameHello(before, hello.serverName)))
-        : this.#dial({ tenant, server, dial, timeoutMs }, passed);
+    const ask = async () => {
+      if (before) throw this.#failed(dial, this.#sameHello(before, hello.serverName));
+      this.check(dial);
+      return this.#connectTo({ tenant, server, dial, timeoutMs }, passed);
+    };
     void serve(dial, ask, waiter, { role: 'api-server', events, halfClosedMs: LONGEST_TIMER });
   }
 
   /** @param passed of a client whose hello is known. Unset: it comes through an agent */
-  #dial(client: Client, passed?: Passed): Promise<Established> {
+  #connectTo(client: Client, passed?: Passed): Promise<Established> {
     const { tenant, server, dial } = client;
     const { hubId } = this.#options;
     const start = performance.now();
     dial.destination = parseDestination(server.addresses[0] ?? '');
-    const use = getOrPut(this.#uses, tenant, () => new Use(tenant, this.#options.limits));
-    const refusal = this.#limited(use, tenant);
-    if (refusal) return Promise.reject(this.#failed(dial, refusal));
+    const use = this.#useOf(tenant);
     use.open++;
     const gone = () => void use.open--;
     const connected = (reached: Reached): Established => {
@@ -232,7 +244,11 @@ export class ApiServers {
       gone();
       throw this.#failed(dial, error, start);
     };
-    return this.#connect(client).then(connected, failed);
+    return this.#reach(client).then(connected, failed);
+  }
+
+  #useOf(tenant: string): Use {
+    return getOrPut(this.#uses, tenant, () => new Use(tenant, this.#options.limits));
   }
 
   #failed(dial: DialRequest, thrown: unknown, start: number = performance.now()): DialError {
@@ -281,7 +297,7 @@ export class ApiServers {
     return new DialError('destination_ip_prohibited', text);
   }
 
-  #reach({ server, dial, timeoutMs }: Client): Promise<Reached> {
+  #try({ server, dial, timeoutMs }: Client): Promise<Reached> {
     const left = () => new DialError('connection_terminated', 'the client left');
     if (dial.signal.aborted) return Promise.reject(left());
     const late = `no address answered within ${timeoutMs / 1000} s`;

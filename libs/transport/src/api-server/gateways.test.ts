@@ -78,10 +78,10 @@ async function connected(accept: (socket: Socket) => void): Promise<Socket> {
   return socket;
 }
 
-function hub(hubId: string, addresses: readonly string[] | undefined) {
+function hub(hubId: string, addresses: readonly string[] | undefined, limits = DEFAULT_LIMITS) {
   const gateways = new ApiServerGateways({ hubId, events: planeEvents() });
   cleanups.push(() => gateways.close());
-  return { hubId, gateways, ...process({ hubId, addresses, gateways }) };
+  return { hubId, gateways, ...process({ hubId, addresses, gateways, limits }) };
 }
 
 type Hub = ReturnType<typeof hub>;
@@ -214,6 +214,21 @@ describe('A hub has a gateway connect to an API server', () => {
     down.splice(0, 1, ...addresses);
     assert.equal((await first.gateways.dial(request(), here)).agentId, 'gw-1');
     assert.deepEqual(tried, [undefined, TRANSPORT.apiServerTryMs]);
+  });
+
+  test('only as often as its tenant may have connections through this hub, until they end', async () => {
+    const { addresses } = await apiServer();
+    const limits = { ...DEFAULT_LIMITS, apiServerConnections: 1 };
+    const [first, gateway] = [hub('hub-1', undefined, limits), process({ addresses })];
+    await serves(gateway, first, 'gw-1');
+    const { client } = await agent(first);
+    const { end } = await client.dial(request());
+    assert.equal(first.apiServers.open('acme'), 1);
+    await assert.rejects(client.dial(request()), /has reached its limit apiServerConnections of 1$/);
+    assert.equal(gateway.failures.length, 0);
+    end.abort(new Error('the client leaves'));
+    await until(() => first.apiServers.open('acme') === 0, { what: 'the end of the connection' });
+    assert.equal((await client.dial(request())).agentId, 'gw-1');
   });
 
   test('none that leaves, and none beyond a limit of the tenant', async () => {

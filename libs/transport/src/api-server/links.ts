@@ -60,7 +60,10 @@ export class ApiServerLinks {
   constructor(options: ApiServerLinksOptions) {
     this.#options = options;
     const { apiServers, gateways } = options;
-    this.#dial = gateways ? (request) => gateways.dial(request, apiServers.dial) : apiServers.dial;
+    this.#dial = async (request) => {
+      apiServers.check(request);
+      return gateways ? gateways.dial(request, apiServers.connect) : apiServers.connect(request);
+    };
     this.#attach = gateways?.attach;
   }
 
@@ -106,6 +109,7 @@ export class ApiServerLinks {
       ...{ socket, peer, role: 'api-server', events, dial: this.#dial, attach: this.#attach },
       begun: (tunnel) => {
         if (tunnel.role === 'api-server') apiServers.runs(tunnel);
+        else apiServers.passes(tunnel);
       },
       halfClosedMs: LONGEST_TIMER,
       tunnels: {

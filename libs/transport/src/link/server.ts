@@ -257,6 +257,7 @@ export class LinkServer extends Link {
         stream.answer(encodeHead(attachedHead(attached)));
         return end;
       },
+      begun: (tunnel) => this.#options.begun?.(tunnel),
       refuse: (error) => this.#refuse(stream, error),
       fault: this.fault,
     };
