@@ -109,10 +109,11 @@ export class ApiServerAddresses {
       else if (waiting === 0) failed(problem ?? new Error(first.fault), first.text);
     };
     for (const address of order) {
-      if (!address.named || performance.now() - address.resolvedAt < TRANSPORT.apiServerNameMs) continue;
-      // What it was resolved to before is used meanwhile.
-      if (!address.resolved) waiting++;
       const known = address.resolved !== undefined;
+      const recent = performance.now() - address.resolvedAt < TRANSPORT.apiServerNameMs;
+      if (!address.named || (recent && (known || address.fault))) continue;
+      // What it was resolved to before is used meanwhile.
+      if (!known) waiting++;
       this.#resolve(address, (error) => {
         if (known || over) return;
         waiting--;
@@ -120,8 +121,7 @@ export class ApiServerAddresses {
         start();
       });
     }
-    const ready = order.some(({ resolved }) => resolved !== undefined);
-    if (ready || waiting === 0) start();
+    if (waiting === 0 || order.some(({ resolved }) => resolved !== undefined)) start();
     return (late) => {
       over = true;
       giveUp(late);

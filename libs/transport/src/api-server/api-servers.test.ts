@@ -15,6 +15,7 @@ import { TRANSPORT } from '../defaults.ts';
 import { type Listener, listen } from '../listen.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { named, recordsOf } from '../tls/testing/hellos.ts';
+import { ApiServerAddresses } from './addresses.ts';
 import { type ApiServer, ApiServers, type ApiServersOptions } from './api-servers.ts';
 
 const DAY = 86_400_000;
@@ -384,6 +385,23 @@ describe('Addresses', () => {
     assert.equal((await asked(port)).answer, 'api hears hello');
     await until(() => servers.addresses.fault('nowhere.invalid:6443') !== undefined, { what: 'the fault' });
     assert.match(servers.addresses.fault('nowhere.invalid:6443') ?? '', /^nowhere\.invalid cannot be resolved: /);
+  });
+
+  test('are waited for while they are resolved for the first time', async () => {
+    const at = (await apiServer()).replace('127.0.0.1', 'localhost');
+    const addresses = new ApiServerAddresses({ prohibited: () => undefined, events: planeEvents() });
+    cleanups.push(() => addresses.close());
+    addresses.follow([at]);
+    const address = await new Promise((resolve, reject) => {
+      addresses.connect([at], {
+        reached: ({ socket, address }) => {
+          socket.destroy();
+          resolve(address);
+        },
+        failed: reject,
+      });
+    });
+    assert.equal(address, at);
   });
 
   test('are resolved, and what is denied of them is not dialled', async () => {
