@@ -17,6 +17,7 @@ import {
   type PlaneEvents,
   planeEvents,
 } from '@isthmus/tunnel';
+import { WIRE } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
 import { LinkServer } from './server.ts';
@@ -161,6 +162,36 @@ test('an attach that nobody waits for any more does not end its tunnel', async (
   await until(() => stopped !== undefined, 'the hub hears of it');
   first.carrier.data(Buffer.from(' more'));
   await until(() => first.text === 'hello more', 'the echo on the old carrier');
+});
+
+test('an answer that crosses the end of its attach does not end the tunnel, however many others end with it', async () => {
+  const crossed = Promise.withResolvers<void>();
+  const agent = Promise.withResolvers<LinkClient>();
+  let held = 0;
+  // The hub hears of some ends at once, and of the others in a later tick of its event loop.
+  const { gateway, toAgent, begin, asked } = await plane(async (asking) => {
+    asking.signal.addEventListener('abort', () => crossed.resolve());
+    const attached = asking.claim.number === 1 ? await (await agent.promise).attach(asking) : undefined;
+    held++;
+    await crossed.promise;
+    return attached ?? new Promise(() => {});
+  });
+  agent.resolve(toAgent);
+  const { secret } = await begin();
+  const signals: AbortController[] = [];
+  const attach = (number: number) => {
+    const given = new AbortController();
+    signals.push(given);
+    return assert.rejects(gateway.attach(asked({ secret, number }, { signal: given.signal })), /went away/);
+  };
+  const others = Array.from({ length: 2 * WIRE.closingsATick }, (_, index) => attach(2 + index));
+  const all = [...others, attach(1)];
+  await until(() => held === all.length, 'all attaches at the hub');
+  for (const given of signals) given.abort();
+  await Promise.all(all);
+  await until(() => toAgent.open === 0, 'the end of the stream to the agent');
+  // On the same link, so the agent has heard of that end before.
+  await toAgent.attach(asked({ secret, number: 1000 }));
 });
 
 test('an agent that resumes no tunnels gives no ticket and refuses attaches for good', async () => {

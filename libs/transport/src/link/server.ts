@@ -47,6 +47,14 @@ const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
 
 const GONE = 'the dialling side went away';
 
+/** A request that was read, before its answer. */
+interface Unanswered<Request> {
+  readonly request: Request;
+  readonly end: StreamEnd;
+  /** Nobody waits for the answer any more. A stream that was reset closes at once, and where many are, says so a little later. */
+  readonly gone: () => undefined;
+}
+
 /** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
 function answerFinally(stream: Http2Stream, head: OutgoingHead, { enter }: Pick<LinkServerOptions, 'enter'>): void {
   stream.answer(encodeHead(head), true);
@@ -191,15 +199,14 @@ export class LinkServer extends Link {
       () => readRequest(head, progressOn(stream)),
     );
     if (!read) return;
-    const { request, end } = read;
+    const { request, end, gone } = read;
     const { tunnels, attach } = this.#options;
     const { halfAtPeer = false } = request.resumeOffer ?? {};
     // What is passed on does not come from the tunnel's own end.
     if (request.resumeOffer && (attach || !tunnels))
       request.resumeOffer = { ...request.resumeOffer, halfAtPeer: false };
     const waiter: Waiter = {
-      accept: (established) =>
-        stream.closed ? undefined : this.#accepted(stream, end, established, request, halfAtPeer),
+      accept: (established) => (stream.closed ? gone() : this.#accepted(stream, end, established, request, halfAtPeer)),
       refuse: (error) => this.#refuse(stream, error),
       ...(this.#options.begun && { begun: this.#options.begun }),
       fault: this.fault,
@@ -246,14 +253,14 @@ export class LinkServer extends Link {
     end.halfAtPeer = request.halfAtPeer;
     const { attach, tunnels } = this.#options;
     const endsHere = tunnels && (!request.process || request.process.instance === tunnels.instance);
-    if (attach && !endsHere) this.#passOn(stream, end, request, attach);
+    if (attach && !endsHere) this.#passOn(stream, read, attach);
     else this.#goOn(stream, end, request);
   }
 
-  #passOn(stream: Http2Stream, end: StreamEnd, request: ServedAttach, attach: Attach): void {
+  #passOn(stream: Http2Stream, { request, end, gone }: Unanswered<ServedAttach>, attach: Attach): void {
     const waiter: Waiter<Attached> = {
       accept: (attached) => {
-        if (stream.closed) return undefined;
+        if (stream.closed) return gone();
         stream.answer(encodeHead(attachedHead(attached)));
         return end;
       },
@@ -285,16 +292,17 @@ export class LinkServer extends Link {
 
   /**
    * Reads the request, or refuses it.
-   * @param gone makes the reason why nobody waits for the answer any more, once the stream has closed
+   * @param reason makes the reason why nobody waits for the answer any more, once the stream has closed
    */
   #read<Request extends ServedDial | ServedAttach>(
     stream: Http2Stream,
-    gone: () => Error,
+    reason: () => Error,
     read: () => Request,
-  ): { readonly request: Request; readonly end: StreamEnd } | undefined {
+  ): Unanswered<Request> | undefined {
     const { role, events, peer, enter } = this.#options;
     let signal: DialAbort | undefined;
-    const end = new StreamEnd(stream, this.carriers, { closed: () => signal?.abort(gone()) });
+    const gone = () => void signal?.abort(reason());
+    const end = new StreamEnd(stream, this.carriers, { closed: gone });
     try {
       const said = read();
       if (said.caller && role !== 'api-server') Object.assign(said, { caller: undefined });
@@ -302,7 +310,7 @@ export class LinkServer extends Link {
       signal = request.signal;
       this.#checkTenant(request);
       this.streams.add(stream);
-      return { request, end };
+      return { request, end, gone };
     } catch (error) {
       events.emit('refused', this.where, peer, error as Error);
       this.#refuse(stream, asDialError(error));
