@@ -294,9 +294,9 @@ export class LinkClient extends Link implements NextHopConnection {
         pending.succeed(read(head, end));
       } catch (error) {
         pending.fail(asDialError(error));
-        // After a refusal there is no tunnel to end. After an unreadable answer there is one.
-        if (Number(head[':status']) === 200) stream.reset(cancelled);
-        else stream.end();
+        // Both sides end the stream of a refusal. One that has not ended then would stay for good; after an unreadable answer it is a tunnel.
+        if (Number(head[':status']) !== 200) stream.end();
+        queueMicrotask(guarded(() => stream.reset(cancelled)));
       }
     };
     const end = new StreamEnd(stream, this.carriers, { headed, closed });

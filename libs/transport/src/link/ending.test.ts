@@ -164,6 +164,22 @@ test('an aborted tunnel is reset at a peer of another make', async () => {
   assert.deepEqual([client.open, client.usable], [0, true]);
 });
 
+test('a refused dial leaves nothing on its link, also if the peer does not end its refusal', async () => {
+  const reset = Promise.withResolvers<number>();
+  const stranger = http2.createServer();
+  stranger.on('stream', (stream, head) => {
+    stream.on('error', () => {}).respond({ ':status': head[':method'] === 'CONNECT' ? 503 : 200 });
+    if (head[':method'] === 'CONNECT') stream.once('close', () => reset.resolve(stream.rstCode ?? 0));
+  });
+  const socket = net.connect({ port: await listen(stranger as unknown as net.Server), host: '127.0.0.1' });
+  await once(socket, 'connect');
+  const client = new LinkClient({ socket, peer: 'agent a1', events: planeEvents() });
+  cleanups.push(() => client.destroy(new Error('test over')));
+  await assert.rejects(client.dial(request(1)), { message: 'answered with status 503' });
+  assert.deepEqual([client.open, client.usable], [0, true]);
+  assert.equal(await reset.promise, http2.constants.NGHTTP2_CANCEL);
+});
+
 test('the FIN of a killed agent ends the link, and the FIN of a killed hub', async () => {
   const { client, agentSocket } = await link(dialTcp);
   agentSocket.destroy();
