@@ -198,8 +198,8 @@ export function endsSoon(socket: Socket, late?: () => void): void {
   socket.on('close', () => clearTimeout(timer));
 }
 
-/** Resolves once the socket has taken the text. Until then, no HTTP/2 may start on it: Node ends the process. */
-export function write(socket: Socket, text: string): Promise<void> {
+/** Resolves once the socket has taken the text. */
+function write(socket: Socket, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     // What ended the socket says more than that it has ended, which is what Deno says.
     socket.write(text, (error) => (error ? reject(socket.errored ?? error) : resolve()));

@@ -21,7 +21,14 @@ import { newDial, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { closingText } from '../packets/stream.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
-import { type CallerIdentity, type ConnectionPeer, denied, type IdentifyByToken } from '../tls/certificate.ts';
+import {
+  type CallerIdentity,
+  type ConnectionPeer,
+  denied,
+  type IdentifyByToken,
+  type Judged,
+  judged,
+} from '../tls/certificate.ts';
 import type { GrpcService } from './server.ts';
 
 export interface ProxyServiceOptions extends CallerEdgeOptions {
@@ -51,18 +58,6 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
       call.guarded(async () => begin(call, proven, options, await judgedBy(identifyByToken, call, shown)))();
     },
   };
-}
-
-/** Who calls, why it may not, or why nobody can say so. */
-type Judged = CallerIdentity | NotAuthorised | DialError;
-
-function judged(identify: () => Judged): Judged {
-  try {
-    return identify();
-  } catch (error) {
-    if (error instanceof DialError) return error;
-    throw error;
-  }
 }
 
 async function judgedBy(

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
-import { type PlaneEnded, planeEvents } from '@isthmus/tunnel';
+import { DialError, type PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Http2Link } from '@isthmus/wire';
 import { Callers, type CallersOptions } from '../callers.ts';
 import { TRANSPORT } from '../defaults.ts';
@@ -138,6 +138,28 @@ test('a tenant has a bounded number of links, and a closed one makes room', asyn
   gone?.destroy();
   await once(gone as Socket, 'close');
   await ask();
+});
+
+test('a caller that goes as it gets its link, or has too many connections, is no fault of ours', async () => {
+  const events = planeEvents();
+  const seen: string[] = [];
+  events.on('fault', (where, _remote, { message }) => void seen.push(`fault ${where}: ${message}`));
+  events.on('refused', (where, _remote, { message }) => void seen.push(`refused ${where}: ${message}`));
+  let room = true;
+  const listener = await opened({
+    events,
+    identifyCaller: ({ socket }) => {
+      if (!room) throw new DialError('connection_limit_reached', 'tenant acme has 2 connections of callers');
+      // As one that was reset is seen by the next write.
+      socket.destroy(new Error('write EPIPE'));
+      return { tenant: 'default', caller: { identity: 'certificate' } };
+    },
+  });
+  await assert.rejects(requestHoldLink(await connectedTo(listener), 60_000), /connection closed before an answer/);
+  room = false;
+  const refused = requestHoldLink(await connectedTo(listener), 60_000);
+  await assert.rejects(refused, /503 tenant acme has 2 connections of callers/);
+  assert.deepEqual(seen, ['refused hold links: tenant acme has 2 connections of callers']);
 });
 
 test('a credential that is revoked cuts the tunnels of its link, also for the agents, and closes the link', async () => {

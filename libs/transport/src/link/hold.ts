@@ -3,11 +3,11 @@ import { guarding, onceClosed, printable, within } from '@isthmus/runtime';
 import {
   type Ask,
   type Attach,
+  DialError,
   dialLog,
   formatDestination,
   type HeldTunnel,
   type Hold,
-  NotAuthorised,
   parseDestination,
   type TunnelInfo,
   toldOf,
@@ -16,11 +16,11 @@ import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { CALLERS_GROWTH } from '../grpc/server.ts';
-import { ask, reasonOf, write } from '../http1.ts';
+import { ask, reasonOf } from '../http1.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
 import { type RequestHead, upgraded } from '../requests.ts';
 import type { SocketEnd } from '../socket-end.ts';
-import { peerOf } from '../tls/certificate.ts';
+import { judged, peerOf } from '../tls/certificate.ts';
 import { nothing } from './ask.ts';
 import { Allowances, isHexId, isRecord } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
@@ -123,7 +123,7 @@ export class HoldLinks {
     for (const link of this.#links.keys()) link.destroy(new Error('the gateway leaves'));
   }
 
-  async #open(socket: Socket): Promise<void> {
+  #open(socket: Socket): void {
     const { identifyCaller, events, dial, attach, halfClosedMs, timeout } = this.#options;
     let link: LinkServer | undefined;
     const peer = peerOf(socket, (reason) => {
@@ -135,8 +135,8 @@ export class HoldLinks {
       answerRefusal(socket, status, toldOf(error));
     };
     if (this.#leaving) return refuse(503, new Error('this gateway is leaving'));
-    const who = identifyCaller(peer);
-    if (who instanceof NotAuthorised) return refuse(403, who);
+    const who = judged(() => identifyCaller(peer));
+    if (who instanceof Error) return refuse(who instanceof DialError ? who.status : 403, who);
     const { tenant, caller } = who;
     const open = this.#ofTenant.get(tenant) ?? 0;
     if (open >= TRANSPORT.holdLinksOfTenant) {
@@ -145,8 +145,7 @@ export class HoldLinks {
     }
     this.#count(tenant, 1);
     onceClosed(socket, () => this.#count(tenant, -1));
-    await write(socket, ACCEPTED);
-    if (socket.destroyed) return;
+    socket.write(ACCEPTED);
     // What the other side says of its callers is a claim: its own credential decides.
     const dialler = { tenant, caller: { via: 'hold' as const, ...caller }, callerName: undefined, trial: undefined };
     const opened = new LinkServer({
@@ -174,8 +173,6 @@ export class HoldLinks {
     const since = Date.now();
     this.#links.set(opened, { name: '', version: '', tenant, caller: caller.identity, remote, since, tunnels: [] });
     void opened.closed.then(() => this.#links.delete(opened));
-    // It came while the gateway began to leave.
-    if (this.#leaving) opened.destroy(new Error('the gateway leaves'));
   }
 
   #count(tenant: string, by: 1 | -1): void {

@@ -91,6 +91,18 @@ export interface CallerIdentity {
  */
 export type IdentifyCaller = (peer: ConnectionPeer) => CallerIdentity | NotAuthorised;
 
+/** Who calls, why it may not, or why nobody can say so. */
+export type Judged = CallerIdentity | NotAuthorised | DialError;
+
+export function judged(identify: () => Judged): Judged {
+  try {
+    return identify();
+  } catch (error) {
+    if (error instanceof DialError) return error;
+    throw error;
+  }
+}
+
 /**
  * Says who a caller is by what it shows in `Proxy-Authorization`. Its connection ends with the credential. Rejects with NotAuthorised, after a
  * delay if the token was wrong, and with DialError for a limit.
