@@ -22,8 +22,8 @@ import { directory, hub, routing, session } from './testing/routing.ts';
 const TICKET = { instance: 'f'.repeat(16), secret: 'e'.repeat(32) };
 const LOST = new SessionLost('hub h1 was lost');
 
-/** A gateway, and hubs h1 and h2 with a session each of one agent. `refusal`: how the agent answers attaches. */
-async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) => void) {
+/** A gateway, and hubs h1 and h2 with a session each of one agent. `refusals`: how the agent answers attaches, or the first ones of them. */
+async function gateway(refusals?: DialError | DialError[], early?: (carrier: RecordingCarrier) => void) {
   const hubs = ['h1', 'h2'];
   const sessions = hubs.map((hubId) => session(`s of ${hubId}`, { agentId: 'a', hubId, instance: TICKET.instance }));
   const known = directory(
@@ -60,6 +60,7 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
       attaches.push({ session, claim, halfAtPeer, ...named });
       assert.deepEqual([halfAtPeer, claim.secret], [true, TICKET.secret]);
       await setImmediate();
+      const refusal = Array.isArray(refusals) ? refusals.shift() : refusals;
       if (refusal) throw refusal;
       const sessions = [...known.ofAgent({ tenant: 'default', agentId: 'a' })];
       if (!sessions.some(({ record }) => record.sessionId === session))
@@ -172,6 +173,21 @@ test('a tunnel that its agent does not know any more is given up at once', async
   await until(() => told.length === 3, 'an end');
   assert.deepEqual(told.slice(1), [`cut by agent: ${cause.message}`, 'given up']);
   assert.deepEqual([...tunnels], []);
+});
+
+test('a move that the agent refuses for good does not decide on what comes after it', async () => {
+  const cause = new AttachRefused('this agent has no such tunnel', { final: true });
+  const final = new DialError('connection_terminated', cause.message, { cause });
+  const refusals = [final, new DialError('connection_terminated', 'the link has ended', { retryable: true })];
+  const { tunnel, told, lose, known } = await gateway(refusals);
+  const first = hub(tunnel.hubId, { peerAddress: 'p' });
+  known.apply({ kind: 'hub', hub: { ...first, draining: true } });
+  await until(() => refusals.length === 1, 'a refusal');
+  known.apply({ kind: 'hub', hub: first });
+  assert.equal(tunnel.attached, true);
+  lose();
+  await until(() => told.length > 1, 'another attach, or the end');
+  assert.deepEqual([refusals, told.slice(1), tunnel.attached], [[], [`resumed to ${tunnel.hubId}, move 1`], true]);
 });
 
 test('a defect of ours as a tunnel goes on ends it at both ends', async () => {

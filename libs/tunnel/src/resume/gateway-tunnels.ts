@@ -156,8 +156,6 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   #lost: { readonly at: number; readonly reason: Error } | undefined;
   /** Aborts the attach that is under way. */
   #attachSignal: DialAbort | undefined;
-  /** Why no attach can succeed any more. */
-  #finalReason: Error | undefined;
   #over = false;
   #cancelCheck: (() => void) | undefined;
   /** Takes the tunnel out of its session's count. */
@@ -241,8 +239,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
       return;
     }
     this.#tried = undefined;
-    this.#finalReason ??= this.#agentGone();
-    this.#failed(position, this.#finalReason ?? new SessionLost(`there is no way to agent ${this.agentId}`));
+    this.#failed(position, new SessionLost(`there is no way to agent ${this.agentId}`));
   }
 
   async #attachThrough(
@@ -273,9 +270,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
       attached = await attachThrough(link, session, request, options);
     } catch (thrown) {
       const error = asDialError(thrown);
-      if (error.cause instanceof AttachRefused) this.#finalReason = finalOf(error);
-      this.#finalReason ??= this.#agentGone();
-      this.#failed(position, this.#finalReason ?? error);
+      this.#failed(position, error, error.cause instanceof AttachRefused ? finalOf(error) : undefined);
       return;
     } finally {
       if (this.#attachSignal === signal) this.#attachSignal = undefined;
@@ -307,8 +302,9 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
     return undefined;
   }
 
-  #failed({ number }: AttachPosition, error: Error): void {
-    this.attachFailed(number, error, this.#finalReason !== undefined);
+  /** @param final why no other attach can succeed, if the agent has said so */
+  #failed({ number }: AttachPosition, error: Error, final = this.#agentGone()): void {
+    this.attachFailed(number, final ?? error, final !== undefined);
     // The move failed. It may succeed later.
     if (this.attached && !this.#over)
       this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
