@@ -82,3 +82,21 @@ test('a defect of the waiter does not count as a failed dial', async () => {
   const { told } = await serve(dialled(), async () => established(near), { accept: () => undefined, unanswered });
   assert.deepEqual([told, near.destroyed], [['fault: defect'], true]);
 });
+
+test('a defect as the tunnel begins leaves no destination behind', async () => {
+  const begun = () => {
+    throw new Error('defect');
+  };
+  const { near } = destination();
+  const { told } = await serve(dialled(), async () => established(near), { begun });
+  const after = destination();
+  const used = {
+    ...established(after.near).end,
+    passOn() {
+      throw new Error('defect');
+    },
+  };
+  const { told: unmade } = await serve(dialled(), async () => established(after.near), { accept: () => used });
+  assert.deepEqual([told.at(-1), near.destroyed], ['fault: defect', true]);
+  assert.deepEqual([unmade, after.near.destroyed], [['fault: defect'], true]);
+});

@@ -84,6 +84,7 @@ export function serve<Request extends ServedDial, Answer extends Carried>(
       const tunnel = new Tunnel(as, request, caller, answer, events, halfClosedMs);
       waiter.begun?.(tunnel);
     } catch (defect) {
+      answer.end.abort(defect as Error);
       waiter.fault(defect as Error);
     }
   };

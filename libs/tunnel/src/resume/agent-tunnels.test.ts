@@ -135,6 +135,15 @@ test('a tunnel that has ended is not known any more', () => {
   assert.throws(() => attach(), refused(true, /no such tunnel/));
 });
 
+test('a tunnel whose dial cannot be answered is none', () => {
+  const { tunnels } = agent();
+  const answer = () => {
+    throw new TypeError('a header field may not hold it');
+  };
+  assert.throws(() => tunnels.begin(DIALLED, answer), TypeError);
+  assert.equal(tunnels.size, 1);
+});
+
 /** How the gateway's connections end. */
 const CLOSED = { gateway: 'g1', reset: false };
 

@@ -153,9 +153,10 @@ export class AgentTunnels {
   /** Begins a tunnel of a dial. @param answer answers the dial with the ticket, and makes the answer's stream a carrier */
   begin(begun: Begun, answer: (ticket: ResumeTicket) => Carrier): TunnelEnd {
     const secret = randomHex(16);
+    const carrier = answer({ instance: this.instance, secret });
     const tunnel = new AgentTunnel(begun, secret, this.#halves, this.#gone);
     this.#tunnels.set(nameOf(secret), tunnel);
-    tunnel.start(answer({ instance: this.instance, secret }));
+    tunnel.start(carrier);
     return tunnel;
   }
 
