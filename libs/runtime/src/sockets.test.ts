@@ -243,6 +243,8 @@ test('one that is given up leaves no socket and starts no attempt', (context) =>
   const { attempts, outcomes, giveUp } = started(context, ['a', 'b', 'c']);
   context.mock.timers.tick(250);
   giveUp();
+  // It failed just before, and says so only now.
+  attempts.of('a').emit('error', new Error('refused'));
   context.mock.timers.tick(10_000);
   assert.deepEqual(
     attempts.opened.map(({ socket }) => socket.destroyed),

@@ -291,7 +291,7 @@ export function connectFirst(addresses: readonly string[], { open, connected, fa
     trying.add(socket);
     if (started < addresses.length) timer = setTimeout(next, RUNTIME.connectApartMs);
     const refused = (error: Error) => {
-      trying.delete(socket);
+      if (!trying.delete(socket)) return;
       errors[index] = error;
       if (++lost === addresses.length) failed(addresses.length === 1 ? error : new AggregateError(errors));
       else if (started < addresses.length) next();
