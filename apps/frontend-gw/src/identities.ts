@@ -53,8 +53,8 @@ export class Identities {
       const grant = this.#tenancy.identify.caller(this.#evidence(peer.socket));
       return this.#admit(peer, grant, undefined).who;
     } catch (error) {
-      if (!(error instanceof NotAuthorised)) throw error;
-      this.#judged.set(peer.socket, { error, asOf: this.#changes });
+      if (error instanceof NotAuthorised) this.#judged.set(peer.socket, { error, asOf: this.#changes });
+      else if (!(error instanceof DialError)) throw error;
       return error;
     }
   };

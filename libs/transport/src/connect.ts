@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { guarding, remoteOf } from '@isthmus/runtime';
 import {
   asDialError,
-  type DialError,
+  DialError,
   type Due,
   deadlines,
   NotAuthorised,
@@ -18,7 +18,14 @@ import { proxyStatus } from './link/dial-heads.ts';
 import { CHALLENGES, challenged, credentialIn, RequestRefused, reasonPhrase } from './proxy-authorization.ts';
 import type { RequestEdge, RequestHead } from './requests.ts';
 import type { SocketEnd, SocketWatch } from './socket-end.ts';
-import { type CallerIdentity, denied, type IdentifyByToken, type IdentifyCaller, peerOf } from './tls/certificate.ts';
+import {
+  type CallerIdentity,
+  denied,
+  type IdentifyByToken,
+  type IdentifyCaller,
+  type Judged,
+  peerOf,
+} from './tls/certificate.ts';
 
 const NO_LENGTH = /^0+$/;
 
@@ -137,7 +144,8 @@ class CallerConnection implements Waiter {
   }
 
   /** @param first what has arrived behind the request @throws DialError */
-  #dialFor(who: CallerIdentity | NotAuthorised, first: Buffer): void {
+  #dialFor(who: Judged, first: Buffer): void {
+    if (who instanceof DialError) throw who;
     const { target, traceparent } = this.#request;
     const { timeout, dial } = this.#edge;
     if (who instanceof NotAuthorised) {

@@ -21,14 +21,7 @@ import { newDial, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { closingText } from '../packets/stream.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
-import {
-  type CallerIdentity,
-  type ConnectionPeer,
-  denied,
-  type IdentifyByToken,
-  type Judged,
-  judged,
-} from '../tls/certificate.ts';
+import { type CallerIdentity, type ConnectionPeer, denied, type IdentifyByToken, type Judged } from '../tls/certificate.ts';
 import type { GrpcService } from './server.ts';
 
 export interface ProxyServiceOptions extends CallerEdgeOptions {
@@ -47,12 +40,7 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
     serve(call, proven) {
       const shown = identifyByToken ? call.metadata.get('authorization') : [];
       if (!identifyByToken || shown.length === 0) {
-        begin(
-          call,
-          proven,
-          options,
-          judged(() => identifyCaller(call.peer)),
-        );
+        begin(call, proven, options, identifyCaller(call.peer));
         return;
       }
       call.guarded(async () => begin(call, proven, options, await judgedBy(identifyByToken, call, shown)))();

@@ -149,7 +149,7 @@ test('a caller that goes as it gets its link, or has too many connections, is no
   const listener = await opened({
     events,
     identifyCaller: ({ socket }) => {
-      if (!room) throw new DialError('connection_limit_reached', 'tenant acme has 2 connections of callers');
+      if (!room) return new DialError('connection_limit_reached', 'tenant acme has 2 connections of callers');
       // As one that was reset is seen by the next write.
       socket.destroy(new Error('write EPIPE'));
       return { tenant: 'default', caller: { identity: 'certificate' } };

@@ -20,7 +20,7 @@ import { ask, reasonOf } from '../http1.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
 import { type RequestHead, upgraded } from '../requests.ts';
 import type { SocketEnd } from '../socket-end.ts';
-import { judged, peerOf } from '../tls/certificate.ts';
+import { peerOf } from '../tls/certificate.ts';
 import { nothing } from './ask.ts';
 import { Allowances, isHexId, isRecord } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
@@ -135,7 +135,7 @@ export class HoldLinks {
       answerRefusal(socket, status, toldOf(error));
     };
     if (this.#leaving) return refuse(503, new Error('this gateway is leaving'));
-    const who = judged(() => identifyCaller(peer));
+    const who = identifyCaller(peer);
     if (who instanceof Error) return refuse(who instanceof DialError ? who.status : 403, who);
     const { tenant, caller } = who;
     const open = this.#ofTenant.get(tenant) ?? 0;

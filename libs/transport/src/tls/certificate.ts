@@ -85,23 +85,11 @@ export interface CallerIdentity {
   readonly caller: Omit<Caller, 'via'>;
 }
 
-/**
- * Says who a caller is, or why it may not dial. Called for each dial: one gRPC connection may carry
- * many, and gives the same peer. Throws DialError if its tenant has too many connections.
- */
-export type IdentifyCaller = (peer: ConnectionPeer) => CallerIdentity | NotAuthorised;
-
-/** Who calls, why it may not, or why nobody can say so. */
+/** Who calls, why it may not dial, or a limit of its tenant that leaves no room for its connection. */
 export type Judged = CallerIdentity | NotAuthorised | DialError;
 
-export function judged(identify: () => Judged): Judged {
-  try {
-    return identify();
-  } catch (error) {
-    if (error instanceof DialError) return error;
-    throw error;
-  }
-}
+/** Says who a caller is. Called for each dial: one gRPC connection may carry many, and gives the same peer. */
+export type IdentifyCaller = (peer: ConnectionPeer) => Judged;
 
 /**
  * Says who a caller is by what it shows in `Proxy-Authorization`. Its connection ends with the credential. Rejects with NotAuthorised, after a
