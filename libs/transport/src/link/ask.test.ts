@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import net from 'node:net';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { changed, until } from '@isthmus/runtime/testing';
-import type { Ask, Question } from '@isthmus/tunnel';
+import { type Ask, planeEvents, type Question } from '@isthmus/tunnel';
 import { Allowance } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import { cleanups } from '../testing/cleanups.ts';
 import { Asks } from './ask.ts';
-import { link, request } from './testing.ts';
+import { LinkClient } from './client.ts';
+import { link, listen, request } from './testing.ts';
+import { http2Link } from './tunnel-end.ts';
 
 const QUESTION: Question = {
   to: { member: 'h1' },
@@ -69,6 +73,23 @@ test('a question that nobody waits for any more is cancelled at the other side',
   const waiting = all(client.ask(QUESTION, gone.signal));
   gone.abort(new Error('given up'));
   await assert.rejects(waiting, /given up/);
+});
+
+test('the stream of questions to an agent ends with the last answer, also if the agent does not end it', async () => {
+  const ended = Promise.withResolvers<void>();
+  const stranger = net.createServer((socket) => {
+    http2Link('server', socket, 'hub').on('stream', (stream, head) => {
+      stream.on('error', () => {}).respond({ ':status': 200 });
+      if (head[':path'] !== '/ask') return;
+      stream.once('data', () => stream.write('{"of":1,"answer":7}\n{"of":1,"end":""}\n')).on('close', ended.resolve);
+    });
+  });
+  const socket = net.connect(await listen(stranger), '127.0.0.1');
+  await once(socket, 'connect');
+  const client = new LinkClient({ socket, peer: 'agent a1', to: 'agent', events: planeEvents() });
+  cleanups.push(() => client.destroy(new Error('test over')));
+  assert.deepEqual(await all(client.ask(QUESTION, never)), [7]);
+  await ended.promise;
 });
 
 test('a fault, a version without questions and the end of the link each end a question with their reason', async () => {

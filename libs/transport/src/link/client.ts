@@ -185,7 +185,7 @@ export class LinkClient extends Link implements NextHopConnection {
       answer: member?.answer ?? nothing,
       lineBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
       sendBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
-      ...(!member && { allowance: this.#allowance, idle: () => over().end() }),
+      ...(!member && { allowance: this.#allowance, idle: () => over().close(ErrorCode.NO_ERROR) }),
     });
     let refused = false;
     const over = () => {
