@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Deadlines, type Due } from './deadlines.ts';
+import { Silence } from './dial.ts';
 
 /** A clock that moves when told, and counts the timers that were made. */
 function clock() {
@@ -136,4 +137,16 @@ test('a timer that fires although it was disarmed reminds nobody early', () => {
   assert.equal(disarmed.length, 2);
   for (const run of disarmed) run();
   assert.deepEqual(told, []);
+});
+
+test('an agent that is heard early on a long path has as long as on any other for its next word', () => {
+  const { time, deadlines, told } = setup();
+  const silence = new Silence(300, () => told.push('no first word'), deadlines);
+  silence.underWay(5000);
+  time.pass(1000);
+  silence.awaitNext(7000, () => told.push('no answer'));
+  time.pass(6990);
+  assert.deepEqual(told, []);
+  time.pass(20);
+  assert.deepEqual(told, ['no answer']);
 });

@@ -109,7 +109,7 @@ export type TunnelOutcome =
 export interface TunnelEnd {
   /** A socket, a Go agent's packets, or a link's stream as a Duplex; `stream.end()` is the half-close. Throws for a half and a gRPC caller. */
   readonly stream: Duplex;
-  /** How a Tunnel uses it: set for all but a Go agent's packets, which it uses by `stream` (`UsedStream`), and a stream that is a Duplex already. */
+  /** How a Tunnel uses it. Unset: by `stream` (`UsedStream`), as a Go agent's packets, or a link's stream that somebody has taken as a Duplex. */
   readonly used?: UsedEnd | undefined;
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;
@@ -287,12 +287,13 @@ export class Silence implements Due {
     this.#deadlines.leave(this);
   }
 
-  /** It came, and from now on this waits for the next one: for longer than before. */
+  /** It came, and from now on this waits for the next one. */
   awaitNext(ms: number, silent: () => void): void {
+    const { due } = this;
     this.#ms = ms;
     this.#silent = silent;
     this.due = this.#deadlines.now() + ms;
-    if (!this.before) this.#deadlines.enter(this);
+    if (!this.before || this.due < due) this.#deadlines.enter(this);
   }
 
   remind(): void {
