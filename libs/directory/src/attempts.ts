@@ -98,7 +98,7 @@ class Attempts implements Due {
     });
   #state: State = 'trying';
   /** How many attempts were made before it was parked last. Their sessions may be tried again. */
-  #before = 0;
+  #madeBefore = 0;
   /** Why the last attempt failed that did, and whether this gateway has no link to its hub any more. */
   #last: DialError | undefined;
   #hubLost = false;
@@ -128,7 +128,7 @@ class Attempts implements Due {
   /** Returns the best session that was not tried, as things are now. The first attempt need not ask which were. */
   #best(): Session | undefined {
     const { attempts } = this.#log;
-    const tried = attempts.length - this.#before;
+    const tried = attempts.length - this.#madeBefore;
     this.#to.tried = tried > 0 ? new Set(attempts.slice(-tried).map(({ sessionId }) => sessionId)) : undefined;
     return bestOf(this.#routing, this.#to);
   }
@@ -206,7 +206,7 @@ class Attempts implements Due {
       leave();
       // Runs once for all sessions that arrive together. It may retry sessions whose link was lost.
       const proceed = () => {
-        this.#before = this.#log.attempts.length;
+        this.#madeBefore = this.#log.attempts.length;
         this.#state = 'trying';
         this.#proceed();
       };

@@ -118,6 +118,7 @@ export class PendingDial<Answer = Established> implements Due {
   readonly #abandon: () => void;
   #waits = true;
 
+  /** @param request whose signal has not aborted before */
   constructor(request: Pending, options: PendingDialOptions) {
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
     this.answer = promise;

@@ -30,7 +30,10 @@ function closesInOrder(side: TunnelSide, ended: boolean, failure: Error | undefi
 /** What a tunnel needs of the answer to its dial or attach. */
 export type Carried = Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId' | 'meter' | 'resumable'>;
 
-/** What a tunnel does next if nothing happens until it is due. */
+/**
+ * What a tunnel does next if nothing happens until it is due. `cut`: a side has ended, or is to take what is left for it. `close`: a side has closed,
+ * and the other has everything. `end`: the destination of an idle tunnel is to end.
+ */
 type Late = 'cut' | 'close' | 'end';
 
 /**

@@ -114,6 +114,7 @@ export class LinkServer extends Link {
   /** The instance of the gateway at the other side. */
   #gatewayInstance: string | undefined;
   #draining = false;
+  /** No dials come any more, because one side has said so. */
   #closing = false;
 
   constructor(options: LinkServerOptions) {

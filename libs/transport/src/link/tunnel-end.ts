@@ -168,6 +168,7 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
       this.halfAtPeer !== undefined && reason instanceof SessionLost ? codeOfLoss(reason) : endingCode(reason);
     if (this.#duplex) this.#duplex.close(code);
     else this.#stream.reset(code);
+    // It may have closed before, while its user had paused. Without a user, nobody is to hear of it.
     if (this.#stream.handler === this) this.resume();
     else if (!this.#duplex) this.#over();
   }

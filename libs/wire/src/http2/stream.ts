@@ -23,7 +23,7 @@ export interface StreamHandler {
   /** Everything written has left, including the end if there is one. */
   onWritable(): void;
   /**
-   * Called last, and once.
+   * Called last, and once. After a reset by the other side perhaps some ticks late, if many ended at once: the stream is closed before.
    * @param code of the reset by either side; undefined if both sides have ended
    * @param reason why the connection ended, if that is what ended the stream
    */
