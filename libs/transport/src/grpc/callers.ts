@@ -21,7 +21,13 @@ import { newDial, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { closingText } from '../packets/stream.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
-import { type CallerIdentity, type ConnectionPeer, denied, type IdentifyByToken, type Judged } from '../tls/certificate.ts';
+import {
+  type CallerIdentity,
+  type ConnectionPeer,
+  denied,
+  type IdentifyByToken,
+  type Judged,
+} from '../tls/certificate.ts';
 import type { GrpcService } from './server.ts';
 
 export interface ProxyServiceOptions extends CallerEdgeOptions {

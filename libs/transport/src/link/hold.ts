@@ -123,14 +123,14 @@ export class HoldLinks {
     for (const link of this.#links.keys()) link.destroy(new Error('the gateway leaves'));
   }
 
-  #open(socket: Socket): void {
+  #open(socket: Socket): undefined {
     const { identifyCaller, events, dial, attach, halfClosedMs, timeout } = this.#options;
     let link: LinkServer | undefined;
     const peer = peerOf(socket, (reason) => {
       if (link) link.destroyAndTell(reason);
       else socket.destroy();
     });
-    const refuse = (status: number, error: Error) => {
+    const refuse = (status: number, error: Error): undefined => {
       events.emit('refused', 'hold links', peer.remote, error);
       answerRefusal(socket, status, toldOf(error));
     };
