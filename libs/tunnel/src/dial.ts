@@ -289,11 +289,10 @@ export class Silence implements Due {
 
   /** It came, and from now on this waits for the next one. */
   awaitNext(ms: number, silent: () => void): void {
-    const { due } = this;
     this.#ms = ms;
     this.#silent = silent;
     this.due = this.#deadlines.now() + ms;
-    if (!this.before || this.due < due) this.#deadlines.enter(this);
+    this.#deadlines.enter(this);
   }
 
   remind(): void {
