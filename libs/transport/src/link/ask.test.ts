@@ -10,8 +10,8 @@ import { TRANSPORT } from '../defaults.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { Asks } from './ask.ts';
 import { LinkClient } from './client.ts';
+import { http2Link } from './link.ts';
 import { link, listen, request } from './testing.ts';
-import { http2Link } from './tunnel-end.ts';
 
 const QUESTION: Question = {
   to: { member: 'h1' },

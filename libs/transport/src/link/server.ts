@@ -47,14 +47,6 @@ const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
 
 const GONE = 'the dialling side went away';
 
-/** A request that was read, before its answer. */
-interface Unanswered<Request> {
-  readonly request: Request;
-  readonly end: StreamEnd;
-  /** Nobody waits for the answer any more. A stream that was reset closes at once, and where many are, says so a little later. */
-  readonly gone: () => undefined;
-}
-
 /** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
 function answerFinally(stream: Http2Stream, head: OutgoingHead, { enter }: Pick<LinkServerOptions, 'enter'>): void {
   stream.answer(encodeHead(head), true);
@@ -250,15 +242,15 @@ export class LinkServer extends Link {
       () => readAttach(head, progressOn(stream)),
     );
     if (!read) return;
-    const { request, end } = read;
+    const { request, end, gone } = read;
     end.halfAtPeer = request.halfAtPeer;
     const { attach, tunnels } = this.#options;
     const endsHere = tunnels && (!request.process || request.process.instance === tunnels.instance);
-    if (attach && !endsHere) this.#passOn(stream, read, attach);
+    if (attach && !endsHere) this.#passOn(stream, end, gone, request, attach);
     else this.#goOn(stream, end, request);
   }
 
-  #passOn(stream: Http2Stream, { request, end, gone }: Unanswered<ServedAttach>, attach: Attach): void {
+  #passOn(stream: Http2Stream, end: StreamEnd, gone: () => undefined, request: ServedAttach, attach: Attach): void {
     const waiter: Waiter<Attached> = {
       accept: (attached) => {
         if (stream.closed) return gone();
@@ -299,9 +291,10 @@ export class LinkServer extends Link {
     stream: Http2Stream,
     reason: () => Error,
     read: () => Request,
-  ): Unanswered<Request> | undefined {
+  ): { readonly request: Request; readonly end: StreamEnd; readonly gone: () => undefined } | undefined {
     const { role, events, peer, enter } = this.#options;
     let signal: DialAbort | undefined;
+    // A stream that was reset closes at once, and where many are, says so a little later. Who answers it then calls this first.
     const gone = () => void signal?.abort(reason());
     const end = new StreamEnd(stream, this.carriers, { closed: gone });
     try {
