@@ -12,6 +12,10 @@ export const TELEMETRY = {
   metricsMs: 60_000,
   /** How long one export of metrics may take, at most the time between two. `OTEL_METRIC_EXPORT_TIMEOUT` sets it. */
   metricsExportMs: 30_000,
+  /** The part of the time that pages of metrics may take: scrapers ask every 15 s, and strangers may in a loop. */
+  pagesShare: 0.1,
+  /** For how long nobody asked before pages may take all of the time, until this much of their part is used. */
+  pagesBurstMs: 2000,
   /** How long a stopping program waits for its last spans, and for its last metrics, to be sent. */
   shutdownMs: 3000,
 

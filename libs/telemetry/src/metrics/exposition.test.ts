@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as immediate } from 'node:timers/promises';
 import { type Family, formatFor, OPEN_METRICS, TEXT } from './exposition.ts';
 import { Count, Families, Series } from './families.ts';
 import { server } from './testing.ts';
@@ -87,6 +88,51 @@ test('the page has the format that its content type names', async () => {
   assert.ok(body.endsWith('\n# EOF\n'));
   assert.match(body, /^# TYPE konnectivity_network_proxy_server_dial_failure_count unknown$/m);
   assert.match(body, /^konnectivity_network_proxy_server_dial_failure_count\{reason="unrecognized_response"\} 1$/m);
+});
+
+test('all who ask for a page before it is begun get the same one, and nobody gets one that was begun before', async () => {
+  let read = 0;
+  const families = new Families('x_');
+  families.measured('reads', 'R.', () => ++read);
+  const asked = (accept?: string) => Array.from({ length: 500 }, () => families.render(accept));
+  const all = [...asked(), ...asked('application/openmetrics-text')];
+  const bodies = (await Promise.all(all)).map(({ body }) => /^x_reads (.*)$/m.exec(String(body))?.[1]);
+  assert.deepEqual([read, bodies.filter((body) => body === '1').length], [2, 500]);
+  // While one is rendered, another begins behind it.
+  families.append(async () => {
+    if (read === 3) again.push(...asked());
+    return [];
+  });
+  const again: ReturnType<typeof families.render>[] = [families.render()];
+  await again[0];
+  for (const { body } of await Promise.all(again.slice(1))) assert.match(String(body), /^x_reads 4$/m);
+  assert.equal(read, 4);
+});
+
+test('pages that are asked for in a loop take a part of the time, and one that fails holds up no other', async (t) => {
+  let now = 10_000;
+  t.mock.method(performance, 'now', () => now);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const families = new Families('x_');
+  let begun = 0;
+  families.append(async () => {
+    begun++;
+    now += 50;
+    if (begun > 5) throw new Error('not this one');
+    return [];
+  });
+  // Each of 50 ms uses 500 ms of the burst.
+  for (let count = 0; count < 5; count++) await families.render();
+  const waits = [families.render(), families.render('application/openmetrics-text')];
+  for (const each of waits) {
+    const refused = assert.rejects(each, /not this one/);
+    await immediate();
+    const before = begun;
+    now += 500;
+    t.mock.timers.tick(500);
+    await refused;
+    assert.equal(begun, before + 1);
+  }
 });
 
 test('no two families in OpenMetrics have the same name', async () => {

@@ -1,4 +1,7 @@
+import timers from 'node:timers/promises';
+import { getOrPut } from '@isthmus/runtime';
 import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
+import { TELEMETRY } from '../defaults.ts';
 import { parseTraceparent, type Subscriptions, subscribe } from '../events.ts';
 import { type Bucket, type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
 
@@ -9,6 +12,11 @@ export interface ObservedProgram {
   readonly tunnels: Iterable<TunnelInfo>;
 }
 
+interface Rendered {
+  readonly contentType: string;
+  readonly body: string | Buffer;
+}
+
 /** A program's page of metrics. */
 export interface Metrics {
   /**
@@ -16,7 +24,7 @@ export interface Metrics {
    * @param accept the scraper's `Accept` header. It gets protobuf or OpenMetrics if it asks for that, otherwise text format 0.0.4
    * @param tenant only the lines with this tenant, of families that have them. Unset: the whole page
    */
-  render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string | Buffer }>;
+  render(accept?: string, tenant?: string): Promise<Rendered>;
   /** Returns every family of the current page. */
   collect(): Promise<readonly Family[]>;
   /** Every family that can be on the page, except those of the process itself. */
@@ -52,6 +60,7 @@ export class Families {
   readonly #entries: Entry[];
   readonly #prefix: string;
   #others: () => Promise<readonly Family[]> = async () => [];
+  readonly #renders = new Renders();
 
   constructor(prefix: string, entries: Entry[] = []) {
     this.#entries = entries;
@@ -140,10 +149,11 @@ export class Families {
     };
   }
 
-  async render(accept?: string, tenant?: string): ReturnType<Metrics['render']> {
+  render(accept?: string, tenant?: string): Promise<Rendered> {
     const { contentType, render } = formatFor(accept);
-    if (tenant !== undefined) return { contentType, body: render(this.#of(tenant)) };
-    return { contentType, body: render(await this.collect()) };
+    return this.#renders.take(JSON.stringify([contentType, tenant]), async () => {
+      return { contentType, body: render(tenant === undefined ? await this.collect() : this.#of(tenant)) };
+    });
   }
 
   async collect(): Promise<readonly Family[]> {
@@ -173,6 +183,42 @@ export class Families {
     const full = this.#prefix + name;
     if (this.declared.some((other) => other.name === full)) throw new Error(`a family ${full} already exists`);
     return { type, name: full, help, labels };
+  }
+}
+
+/**
+ * Renders pages one after the other. A page costs milliseconds, and everyone who reaches a health port may ask for it. So all who wait for
+ * the same page get the same one, which begins after they asked, and once many were rendered in a row, pages take only a part of the time.
+ */
+class Renders {
+  readonly #waiting = new Map<string, Promise<Rendered>>();
+  #last: Promise<void> = Promise.resolve();
+  /** When the next page may begin, in milliseconds of `performance.now()`. */
+  #due = 0;
+
+  /** @param page which one it is */
+  take(page: string, render: () => Promise<Rendered>): Promise<Rendered> {
+    return getOrPut(this.#waiting, page, () => {
+      const rendered = this.#last.then(() => this.#inTurn(page, render));
+      this.#last = rendered.then(
+        () => {},
+        () => {},
+      );
+      return rendered;
+    });
+  }
+
+  async #inTurn(page: string, render: () => Promise<Rendered>): Promise<Rendered> {
+    const early = this.#due - performance.now();
+    if (early > 0) await timers.setTimeout(early, undefined, { ref: false });
+    this.#waiting.delete(page);
+    const began = performance.now();
+    try {
+      return await render();
+    } finally {
+      const now = performance.now();
+      this.#due = Math.max(this.#due, now - TELEMETRY.pagesBurstMs) + (now - began) / TELEMETRY.pagesShare;
+    }
   }
 }
 
