@@ -96,9 +96,10 @@ export class Output {
   }
 }
 
-/** Formats times as ISO 8601, for programs and people alike. Returns '' for 0. */
+/** Formats times as ISO 8601, for programs and people alike. Returns '' for 0, and for what is no time. */
 export function isoTime(ms: number): string {
-  return ms === 0 ? '' : new Date(ms).toISOString();
+  const time = new Date(ms);
+  return ms === 0 || Number.isNaN(time.getTime()) ? '' : time.toISOString();
 }
 
 /** Returns the smallest number that at least the part `of` of all does not exceed; 0 if there are none. @param sorted ascending */

@@ -80,6 +80,32 @@ test('who fails or is late has a line with the reason, and the others answer', a
   });
 });
 
+test('what a process answers has the types of its method, or is an error: who asks it for its own life reads it', async () => {
+  const answers: readonly (readonly [answer: unknown, read: unknown])[] = [
+    [{ agentId: 5, ready: 'yes', invented: [] }, '5 true'],
+    [{ agentId: null, uptimeMs: null }, '- false'],
+    [{ notices: 5 }, UNREAD],
+    [{ notices: [5, null] }, UNREAD],
+    [{ startedMs: 1e300 }, UNREAD],
+    [{ startedMs: 'long ago' }, UNREAD],
+    [{ tunnels: -1.5 }, UNREAD],
+    ['text', UNREAD],
+    [JSON.parse(`{"checks":${'['.repeat(9000)}${']'.repeat(9000)}}`), '- false'],
+  ];
+  for (const [answer, read] of answers) {
+    const ask: Ask = async function* () {
+      yield { answer };
+    };
+    await using server = await aPort({ backend: idleBackend({ plane, ask }) });
+    const [line] = await lines(await post(server, { method: 'GetStatus', agent: { id: 'agent-1' } }));
+    const { agentId, ready, invented } = line.answer ?? {};
+    const shown = line.error?.message ?? `${agentId || '-'} ${ready}`;
+    assert.deepEqual([shown, invented], [read, undefined], JSON.stringify(answer).slice(0, 60));
+  }
+});
+
+const UNREAD = 'its answer cannot be read';
+
 test('a request that is at fault is refused by what is wrong', async () => {
   await using server = await aPort({ backend: idleBackend() });
   for (const [question, fault] of [

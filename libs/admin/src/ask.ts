@@ -6,6 +6,7 @@ import type { AskedMember, AskLine } from '@isthmus/proto/ask';
 import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
+import type { Method } from './access/guard.ts';
 import { Paces } from './access/pace.ts';
 import { faultOfVisitor, type Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
@@ -169,9 +170,10 @@ export class AskPage {
     gone: AbortSignal,
     member: AskedMember,
   ): AsyncIterable<AskLine> {
-    const limits = isStream(methodNamed(method)) ? [gone] : [gone, AbortSignal.timeout(timeoutMs)];
+    const called = methodNamed(method);
+    const limits = isStream(called) ? [gone] : [gone, AbortSignal.timeout(timeoutMs)];
     try {
-      for await (const told of this.#ask(question, AbortSignal.any(limits))) yield { ...toldIn(told), member };
+      for await (const told of this.#ask(question, AbortSignal.any(limits))) yield { ...toldIn(told, called), member };
     } catch (error) {
       const late = (error as Error).name === 'TimeoutError';
       const text = late
@@ -210,17 +212,20 @@ async function* merged<T>(all: readonly AsyncIterable<T>[]): AsyncIterable<T> {
   }
 }
 
-/** What a process answers is a claim: who it is, this member knows, and only the two fields count. */
-function toldIn(said: unknown): Told {
+/** What a process answers is a claim: who it is, this member knows. Only the two fields count, and an answer has its method's types. */
+function toldIn(said: unknown, method: Method): Told {
   const { answer, error } = (typeof said === 'object' && said ? said : {}) as Record<string, unknown>;
   if (typeof error === 'object' && error) {
     const { code, message } = error as Record<string, unknown>;
     return { error: { code: printable(String(code)), message: inWords(String(message)) } };
   }
-  if (typeof answer !== 'object' || !answer) throw new Error('its answer cannot be read');
-  // It may be nested too deeply to be written.
-  JSON.stringify(answer);
-  return { answer };
+  const { responseType } = adminApi.AdminDefinition.methods[method];
+  try {
+    if (typeof answer !== 'object' || !answer) throw new Error('it is no message');
+    return { answer: responseType.decode(responseType.encode(responseType.fromPartial(answer) as never).finish()) };
+  } catch (cause) {
+    throw new Error('its answer cannot be read', { cause });
+  }
 }
 
 /** @throws ServerError that names what is wrong */

@@ -3,7 +3,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
 import { type Kind, type ListColumn, type ListOptions, list, listCommand, rowsTable } from '../lists.ts';
-import { age, EXIT, Failure, plural, type Style, statusOf, usage } from '../output.ts';
+import { age, EXIT, Failure, isoTime, plural, type Style, statusOf, usage } from '../output.ts';
 import { type SessionView, sessionsOf } from '../plane/evidence.ts';
 import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
@@ -39,8 +39,9 @@ async function ofItself(plane: Plane, { tenant, agent }: AgentView): Promise<{ r
   const { version, runtime, startedMs, ready, checks, notices: told, tunnels } = status;
   const notices = told.map(({ text, todo }) => (todo === '' ? text : `${text}: ${todo}`));
   const { servers, serversWanted } = list;
-  const started = new Date(startedMs).toISOString();
-  return { itself: { version, runtime, started, ready, checks, notices, tunnels, servers, serversWanted } };
+  return {
+    itself: { version, runtime, started: isoTime(startedMs), ready, checks, notices, tunnels, servers, serversWanted },
+  };
 }
 
 export const SESSIONS: Kind<SessionView> = {
