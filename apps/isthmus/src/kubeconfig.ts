@@ -58,7 +58,9 @@ export class Kubeconfig {
    */
   static async change(paths: readonly string[], change: (config: Kubeconfig) => void): Promise<Kubeconfig> {
     const target = await newOf(paths);
-    await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+    await mkdir(dirname(target), { recursive: true, mode: 0o700 }).catch((error) => {
+      throw usage(`cannot write ${target}: ${reasonOf(error)}`);
+    });
     const there: string[] = [];
     for (const path of paths) if (path === target || (await exists(path))) there.push(path);
     const unlock = await lockAll(await Promise.all(there.map(realOf)));
@@ -90,21 +92,20 @@ export class Kubeconfig {
 
   /** An entry, with the file that has it. */
   entry(section: Section, name: string): (Entry & { readonly path: string }) | undefined {
-    for (const { path, document } of this.#files) {
-      const found = entriesOf(document, section).find((each) => each?.name === name);
-      if (found) return { ...found, path };
+    for (const file of this.#files) {
+      const found = entriesOf(file, section).find((each) => each.name === name);
+      if (found) return { ...found, path: file.path };
     }
     return undefined;
   }
 
   names(section: Section): string[] {
-    const all = this.#files.flatMap(({ document }) => entriesOf(document, section).flatMap((each) => each?.name ?? []));
-    return [...new Set(all)];
+    return [...new Set(this.#files.flatMap((file) => entriesOf(file, section).map(({ name }) => name)))];
   }
 
   /** Sets fields of an entry. Others stay; undefined takes a field away. */
   put(section: Section, name: string, fields: Readonly<Record<string, unknown>>): void {
-    const has = ({ document }: File) => entriesOf(document, section).some((each) => each?.name === name);
+    const has = (file: File) => entriesOf(file, section).some((each) => each.name === name);
     const { document } = (this.#files.find(has) ?? this.#files[0]) as File;
     if (document.contents === null) {
       document.contents = document.createNode({ apiVersion: 'v1', kind: 'Config' });
@@ -179,9 +180,25 @@ function documentOf(path: string): Document {
   return document;
 }
 
-function entriesOf(document: Document, section: Section): readonly Entry[] {
-  const list = (document.toJS() as Record<string, unknown> | null)?.[section];
-  return Array.isArray(list) ? list : [];
+/** Its entries. A field that is no mapping is as one that is missing, as for kubectl one that is null. */
+function entriesOf({ path, document }: File, section: Section): readonly Entry[] {
+  const field = FIELDS[section];
+  const list = (plainOf(path, document) as Record<string, unknown> | null)?.[section];
+  const entries = (Array.isArray(list) ? list : []) as (Record<string, unknown> | null)[];
+  return entries.flatMap((entry) => {
+    const { name, [field]: own } = entry ?? {};
+    const isMapping = typeof own === 'object' && own !== null && !Array.isArray(own);
+    return typeof name === 'string' ? { name, ...(isMapping && { [field]: own }) } : [];
+  });
+}
+
+function plainOf(path: string, document: Document): unknown {
+  try {
+    return document.toJS();
+  } catch (error) {
+    // An alias to nothing, or to so much that it would fill the memory.
+    throw usage(`${path} has no contexts: ${inWords(error)}`);
+  }
 }
 
 function textOf(path: string): string {
@@ -336,9 +353,12 @@ export async function readCredentials({ ca, cert, key }: CredentialOptions): Pro
   };
 }
 
-/** Parses a URL. Its text, which may hold a token, is not shown. */
+/** Parses a URL. Its text, which may hold a token, is not shown. As for Go, what is before its @ is percent-encoded. */
 export function urlOf(what: string, text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url && ['http:', 'https:'].includes(url.protocol)) return url;
+  try {
+    const url = new URL(text);
+    decodeURIComponent(url.username + url.password);
+    if (['http:', 'https:'].includes(url.protocol)) return url;
+  } catch {}
   throw usage(`${what}: want a URL such as https://gateway.example:8090`);
 }

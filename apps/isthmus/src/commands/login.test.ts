@@ -217,6 +217,47 @@ describe('login and why', () => {
     );
   });
 
+  it('reads what kubectl reads, and says in one line what it cannot read or write', async () => {
+    const at = join(dir, 'odd');
+    const why = async (text: string) => {
+      writeFileSync(at, text);
+      const { status, out, err } = await isthmus('why', '--kubeconfig', at);
+      return [status, (err || out).trimEnd()];
+    };
+    const home = OLD.replace('{token: own}', '');
+    const direct = 'FAIL  context  home goes to https://10.0.0.1:6443 without a proxy\n';
+    for (const user of ['user:', 'user: ~', 'user: []', 'user: text']) {
+      const [status, said] = await why(home.replace('user: \n', `${user}\n`));
+      assert.equal(status, EXIT.wrong, `${user}: ${said}`);
+      assert.ok(`${said}`.startsWith(direct), `${user}: ${said}`);
+    }
+    for (const [text, says] of [
+      [OLD.replace('context: {cluster: home, user: me, namespace: web}', 'context:'), 'has no context "home"'],
+      [OLD.replace(/cluster: \{server.*/, 'cluster: text'), 'has no cluster "home", which context home names'],
+      ['contexts: *nowhere\ncurrent-context: home\n', 'has no contexts: Unresolved alias'],
+      [
+        `a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [${'*a,'.repeat(9)}]\nc: &c [${'*b,'.repeat(9)}]\ncontexts: [${'*c,'.repeat(9)}]\ncurrent-context: home\n`,
+        'has no contexts: Excessive alias count',
+      ],
+    ] as const) {
+      const [status, said] = await why(text);
+      assert.ok(`${said}`.startsWith(`isthmus: ${at} ${says}`), `${said}`);
+      assert.deepEqual([status, `${said}`.includes('\n')], [EXIT.usage, false]);
+    }
+    for (const below of [join(dir, 'token', 'config'), '/proc/none/config']) {
+      const { status, err } = await login(...token, ...toApi(), '--kubeconfig', below);
+      assert.deepEqual([status, err.split('\n').length], [EXIT.usage, 2], err);
+      assert.ok(err.startsWith(`isthmus: cannot write ${below}: `), err);
+    }
+    writeFileSync(path, '');
+    assert.equal((await login(...token, ...toApi())).status, EXIT.good);
+    writeFileSync(at, readFileSync(path, 'utf8').replace('acme:secret-1@', '%zz:%e0@'));
+    const renewed = await isthmus('credential', '--kubeconfig', at, 'isthmus-acme', '--', 'echo', 'secret-1');
+    assert.deepEqual([renewed.status, renewed.err.split('\n').length], [EXIT.usage, 2], renewed.err);
+    assert.match(renewed.err, /^isthmus: proxy-url: want a URL such as /);
+    assert.deepEqual(await isthmus('why', '--kubeconfig', at), { ...renewed, out: '' });
+  });
+
   it('keeps a token of the plane from the API server, and leaves no other file behind', async () => {
     writeFileSync(path, '');
     const made = `isthmus_0123456789abcdef_${'A'.repeat(43)}`;
@@ -269,6 +310,16 @@ describe('login and why', () => {
     await once(kubectl, 'close');
     assert.match(said, /v1\.36\.0/);
     assert.ok(pair.seen.length > before, 'through the gateway');
+  });
+
+  it('finds names of the hosts file with a last dot, as kubectl does', async () => {
+    writeFileSync(path, '');
+    assert.equal((await login(...token, ...toApi())).status, EXIT.good);
+    writeFileSync(path, readFileSync(path, 'utf8').replace('@127.0.0.1', '@LocalHost.'));
+    const { status, out } = await isthmus('why');
+    assert.equal(status, EXIT.good, out);
+    const nobody = await isthmus('status', '-a', 'localhost.:1');
+    assert.match(nobody.err, /ECONNREFUSED/);
   });
 
   it('says that a user has no credential, or one that the API server does not know', async () => {
