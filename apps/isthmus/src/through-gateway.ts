@@ -1,10 +1,9 @@
-import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { asked, DialError, refusalOf } from '@isthmus/client/gateways';
 import { adviceFor } from '@isthmus/findings';
-import { sniOf } from '@isthmus/runtime';
+import { connectFirst, resolveName, sniOf } from '@isthmus/runtime';
 import type { KubeContext } from './kubeconfig.ts';
 import { isoTime } from './output.ts';
 
@@ -29,22 +28,28 @@ export function bare(hostname: string): string {
 }
 
 export async function resolved(host: string, signal: AbortSignal) {
-  if (isIP(host) !== 0) return { address: host, detail: `${host} is an address` };
-  const { address } = await orAborted(lookup(host), signal);
-  return { address, detail: `${host} is ${address}` };
+  if (isIP(host) !== 0) return { addresses: [host], detail: `${host} is an address` };
+  const addresses = (await resolveName(host, signal)).map(({ address }) => address);
+  return { addresses, detail: `${host} is ${addresses.join(' and ')}` };
 }
 
-/** Waits for what cannot be aborted. */
-async function orAborted<T>(wanted: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  return await Promise.race([wanted, once(signal, 'abort').then(() => Promise.reject(signal.reason))]);
-}
-
-export async function opened(host: string, port: number, sockets: Socket[], signal: AbortSignal) {
-  const socket = connectTcp({ host, port, allowHalfOpen: true });
+/** Connects to the first of several addresses that accepts. */
+export async function opened(addresses: readonly string[], port: number, sockets: Socket[], signal: AbortSignal) {
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  const giveUp = connectFirst(addresses, {
+    open: (host) => connectTcp({ host, port, allowHalfOpen: true }),
+    connected: resolve,
+    failed: (error) => reject(error instanceof AggregateError ? error.errors[0] : error),
+  });
+  const abort = () => {
+    giveUp();
+    reject(signal.reason);
+  };
+  signal.addEventListener('abort', abort);
+  if (signal.aborted) abort();
+  const socket = await promise.finally(() => signal.removeEventListener('abort', abort));
   sockets.push(socket);
-  await once(socket, 'connect', { signal });
-  return { socket, detail: `${host} port ${port} accepts` };
+  return { socket, detail: `${socket.remoteAddress} port ${port} accepts` };
 }
 
 /** What TLS stands on; a certificate of one's own is shown if the gateway asks. */

@@ -7,7 +7,7 @@ import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, reportOf } from '@isthmus/findings';
 import { faultOfSocketPath, hiddenSocket, redisOptions } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
-import { CertificatePool, type Presented, presentedBy, readNamedFile, sniOf } from '@isthmus/runtime';
+import { CertificatePool, lookupName, type Presented, presentedBy, readNamedFile, sniOf } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
@@ -151,7 +151,7 @@ async function shownAt(
   announce: (remote: string) => Promise<void>,
   name = host,
 ): Promise<Shown | undefined> {
-  const socket = connectTcp({ host, port });
+  const socket = connectTcp({ host, port, lookup: lookupName });
   try {
     await settled(socket, 'connect', timeoutMs);
     await announce(`${socket.localAddress}:${socket.localPort}`);

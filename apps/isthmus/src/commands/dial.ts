@@ -252,7 +252,9 @@ const CODES: Readonly<Record<string, string>> = {
   EACCES: 'destination_ip_prohibited',
   EPERM: 'destination_ip_prohibited',
   ENOTFOUND: 'dns_error',
+  EAI_FAIL: 'dns_error',
   EAI_AGAIN: 'dns_timeout',
+  ETIMEOUT: 'dns_timeout',
 };
 
 const ADVICE = [
@@ -283,8 +285,8 @@ export async function dialFromHere({ destination, withinMs, firstByteMs }: HereO
   const deadline = AbortSignal.timeout(withinMs);
   const sockets: Socket[] = [];
   try {
-    const address = isIP(host) === 0 ? (await timed('dns', () => resolved(host, deadline))).address : host;
-    const { socket } = await timed('connect', () => opened(address, port, sockets, deadline));
+    const { addresses } = isIP(host) === 0 ? await timed('dns', () => resolved(host, deadline)) : { addresses: [host] };
+    const { socket } = await timed('connect', () => opened(addresses, port, sockets, deadline));
     const ms = performance.now() - start;
     const first = firstByteMs > 0 ? await firstByte(socket, firstByteMs) : {};
     const { firstByteMs: took } = first;

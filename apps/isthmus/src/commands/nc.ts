@@ -6,7 +6,7 @@ import { Option } from 'commander';
 import { type Call, command, destinationArgument } from '../command.ts';
 import { Kubeconfig, kubeContext, readCredentials, urlOf } from '../kubeconfig.ts';
 import { EXIT, Failure, usage } from '../output.ts';
-import { bare, opened, secured, tunnelled } from '../through-gateway.ts';
+import { bare, opened, resolved, secured, tunnelled } from '../through-gateway.ts';
 import { kubeconfigOption, tokenIn } from './login.ts';
 
 interface Options {
@@ -56,7 +56,8 @@ async function tunnelOf(call: Call<Options>, sockets: Socket[]): Promise<Socket>
   const signal = AbortSignal.any([terminal.interrupted, AbortSignal.timeout(options.timeout)]);
   const host = bare(proxy.hostname);
   const secure = proxy.protocol === 'https:';
-  const { socket } = await opened(host, Number(proxy.port || (secure ? 443 : 80)), sockets, signal);
+  const { addresses } = await resolved(host, signal);
+  const { socket } = await opened(addresses, Number(proxy.port || (secure ? 443 : 80)), sockets, signal);
   const gateway = secure ? (await secured(socket, host, trusted, sockets, signal)).socket : socket;
   await tunnelled(gateway, proxy, args[0] ?? '', signal);
   return gateway;

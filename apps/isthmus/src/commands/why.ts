@@ -63,8 +63,8 @@ async function stepsOf(context: KubeContext, signal: AbortSignal): Promise<StepV
   };
   try {
     const { proxy, host, port, target } = await step('context', () => planOf(context));
-    const { address } = await step('name', () => resolved(host, signal));
-    const { socket } = await step('address', () => opened(address, port, sockets, signal));
+    const { addresses } = await step('name', () => resolved(host, signal));
+    const { socket } = await step('address', () => opened(addresses, port, sockets, signal));
     const gateway =
       proxy.protocol === 'https:'
         ? await step('gateway', () => secured(socket, host, context, sockets, signal))
@@ -84,7 +84,10 @@ const STOPPED = new Error('a step failed');
 
 const FAULTS: readonly (readonly [RegExp, string])[] = [
   [/ENOTFOUND/, 'the name does not resolve on this machine: is it spelt right, and is a VPN missing?'],
-  [/EAI_AGAIN/, 'no resolver answers on this machine: see /etc/resolv.conf, and whether a VPN is missing'],
+  [
+    /EAI_AGAIN|EAI_FAIL|ETIMEOUT/,
+    'no resolver answers on this machine: see /etc/resolv.conf, and whether a VPN is missing',
+  ],
   [/ECONNREFUSED/, 'nothing listens there: does the gateway run, and is this its port for callers?'],
   [
     /EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|in time/,

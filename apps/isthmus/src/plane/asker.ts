@@ -1,7 +1,7 @@
 import { Agent as HttpAgent, type IncomingMessage, request } from 'node:http';
 import { request as requestTls } from 'node:https';
 import { type AskError, type AskLine, linesOf } from '@isthmus/proto/ask';
-import { httpsAgent, socketPathOf, wholeOf } from '@isthmus/runtime';
+import { httpsAgent, lookupName, socketPathOf, wholeOf } from '@isthmus/runtime';
 import { ADMIN_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 
@@ -55,7 +55,7 @@ export class Asker implements Disposable {
     this.#agent =
       tls && this.#tls
         ? httpsAgent(tls, [parseDestination(address).host, ADMIN_SERVER_NAME], connections)
-        : new HttpAgent(connections);
+        : new HttpAgent({ ...connections, lookup: lookupName });
   }
 
   [Symbol.dispose](): void {

@@ -20,7 +20,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/ENOENT/, 'there is no such socket: does it run, and is this its --admin-uds-name?'],
   [/EACCES/, 'this user may not open the socket: run isthmus as the user of the program, or as root'],
   [/ECONNREFUSED/, 'nothing listens there: does it run, and is this its --admin-port?'],
-  [/EAI_AGAIN/, 'no resolver answers here: the name may be right'],
+  [/EAI_AGAIN|EAI_FAIL|ETIMEOUT/, 'no resolver answers here: the name may be right'],
   [/ENOTFOUND/, 'the name does not resolve here'],
   [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no route to it from here: run isthmus inside its network'],
   [/server's certificate .* not a trusted authority here/, 'its certificate is not from a CA in --ca'],
