@@ -105,13 +105,26 @@ export class SocketFile {
 
   /** Looks now and then whether the file is still there, and keeps it from looking old. @param missing called whenever it is not */
   watch(missing: () => void): void {
-    const look = () => {
+    const look = async () => {
       const there = statOf(this.#path);
       if (!there) {
         if (statOf(this.#directory)) missing();
-      } else if (this.#stands() && Date.now() - there.mtimeMs > RUNTIME.socketAgedMs) this.#touch();
+      } else if (this.#stands()) {
+        if (Date.now() - there.mtimeMs > RUNTIME.socketAgedMs) this.#touch();
+      } else if (await this.#isLeft(there)) missing();
     };
-    this.#looks = setInterval(look, RUNTIME.socketLookMs).unref();
+    this.#looks = setInterval(() => void look(), RUNTIME.socketLookMs).unref();
+  }
+
+  /** Whether who took the path is dead. Its file is then removed. */
+  async #isLeft(there: Stats): Promise<boolean> {
+    if (!this.#deleteExisting || !there.isSocket() || (await ownerOf(this.#path))) return false;
+    try {
+      return this.#own !== undefined && !this.#stands() && this.#clear(there);
+    } catch {
+      // The directory is not this user's any more: see `lost`.
+      return false;
+    }
   }
 
   /** Why callers cannot find this process at its path, unless it removed the file itself. */

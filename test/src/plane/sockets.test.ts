@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { existsSync, renameSync, unlinkSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import test from 'node:test';
 import {
   echo,
@@ -70,7 +71,7 @@ test(
 );
 
 test(
-  'a server makes its unix socket again if it was deleted, and /readyz and isthmus check report that it was replaced',
+  'a server makes its unix socket again if it was deleted or is that of a dead process, and /readyz and isthmus check report that it was replaced',
   scoped(async (scope) => {
     const { uds, server, destination } = await sharing(scope);
     const { member, ways } = await server('first');
@@ -89,10 +90,15 @@ test(
     unlinkSync(uds);
     await eventually(async () => carries(await dial(scope, ways, 'connect', destination.authority)));
     await member.program.waitReady();
-    const second = await server('second', { 'uds-name': `${uds}-2` });
-    await second.member.program.waitReady();
+    const other = createServer((socket) => void socket.destroy()).listen(`${uds}-2`);
+    scope.defer(() => void other.close());
+    await once(other, 'listening');
     renameSync(`${uds}-2`, uds);
     await tells('belongs to another process now');
+    // The file is there still, and nobody listens.
+    other.close();
+    await eventually(async () => carries(await dial(scope, ways, 'connect', destination.authority)));
+    await member.program.waitReady();
   }),
 );
 
