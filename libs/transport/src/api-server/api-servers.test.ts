@@ -576,9 +576,10 @@ test('When a tenant has no API server any more, what runs there is cut, and what
   servers.follow([upstream]);
   other.write(hello(1));
   await until(() => servers.open('acme') === 2, { what: 'the other client' });
+  const ends = Promise.all([one, other].map(endOf));
   has = false;
   servers.follow([]);
-  assert.deepEqual([await endOf(one), await endOf(other)], ['ECONNRESET', 'ECONNRESET']);
+  assert.deepEqual(await ends, ['ECONNRESET', 'ECONNRESET']);
   await until(() => servers.open('acme') === 0, { what: 'the end' });
   assert.deepEqual(outcomes.map(({ how }) => how).slice(0, 1), ['cut']);
 });
