@@ -14,7 +14,7 @@ export const TELEMETRY = {
   metricsExportMs: 30_000,
   /** The part of the time that pages of metrics may take: scrapers ask every 15 s, and strangers may in a loop. */
   pagesShare: 0.1,
-  /** For how long nobody asked before pages may take all of the time, until this much of their part is used. */
+  /** How much of their part pages may use ahead after a time in which nobody asked. No page waits longer for others: scrapers give up after 10 s. */
   pagesBurstMs: 2000,
   /** How long a stopping program waits for its last spans, and for its last metrics, to be sent. */
   shutdownMs: 3000,

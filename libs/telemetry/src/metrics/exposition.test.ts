@@ -135,6 +135,22 @@ test('pages that are asked for in a loop take a part of the time, and one that f
   }
 });
 
+test('after a page that took long, the next one waits for two seconds at most', async (t) => {
+  let now = 10_000;
+  t.mock.method(performance, 'now', () => now);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const families = new Families('x_');
+  families.append(async () => {
+    now += 5000;
+    return [];
+  });
+  await families.render();
+  const next = families.render();
+  await immediate();
+  t.mock.timers.tick(2000);
+  await next;
+});
+
 test('no two families in OpenMetrics have the same name', async () => {
   const { body } = await server().metrics.render('application/openmetrics-text');
   const names = [...body.matchAll(/^# TYPE (\S+)/gm)].map((match) => match[1]);

@@ -217,7 +217,8 @@ class Renders {
       return await render();
     } finally {
       const now = performance.now();
-      this.#due = Math.max(this.#due, now - TELEMETRY.pagesBurstMs) + (now - began) / TELEMETRY.pagesShare;
+      const due = Math.max(this.#due, now - TELEMETRY.pagesBurstMs) + (now - began) / TELEMETRY.pagesShare;
+      this.#due = Math.min(due, now + TELEMETRY.pagesBurstMs);
     }
   }
 }
