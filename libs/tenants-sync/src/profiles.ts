@@ -15,8 +15,8 @@ export interface ProfileOptions {
   readonly proxy: { readonly url: string; ca(): string };
   /** Whether an object's status says that a ClusterProfile was published for it, or was to be. */
   readonly published: (name: string) => boolean;
-  /** Called with what is wrong with an object's ClusterProfile. */
-  readonly failed: (name: string, error: Error) => void;
+  /** Called with what is wrong with an object's ClusterProfile, and without an error once nothing is. */
+  readonly failed: (name: string, error?: Error) => void;
 }
 
 /** The API server, as an agent finds it. Its certificate always has this name. */
@@ -71,6 +71,7 @@ export class ProfileWriter {
         const access = await this.#write(verdict, version, signal);
         if (access) done.set(name, { access, at: now, ...(access === 'published' && { text }) });
         else if (before) done.set(name, before);
+        if (access) failed(name);
       } catch (error) {
         const fault = inWords(error).slice(0, SYNC.faultCharacters);
         done.set(name, { access: { fault }, at: now });

@@ -136,10 +136,11 @@ type Warn = (what: string, says: string, error: Error | undefined) => void;
 
 /** Logs what fails, again only once it fails for another reason. */
 function warnings(log: ProgramLogger): Warn {
-  const last = new Map<string, string | undefined>();
+  const last = new Map<string, string>();
   return (what, says, error) => {
-    const text = error && inWords(error);
-    if (text !== undefined && last.get(what) !== text) log.warn({ what }, `${says}: ${text}`);
+    if (!error) return void last.delete(what);
+    const text = inWords(error);
+    if (last.get(what) !== text) log.warn({ what }, `${says}: ${text}`);
     last.set(what, text);
   };
 }

@@ -184,7 +184,7 @@ describe('A Tenant that asks for a ClusterProfile', { skip: noApiServer }, () =>
       assert.deepEqual(await get('clusterprofile', 'own'), {});
       assert.deepEqual(await providers('theirs'), ['other']);
       const lines = program.logs.filter(({ msg }) => String(msg).includes('ClusterProfile cannot be written'));
-      assert.deepEqual(lines.map(({ object }) => object).sort(), ['acme/own', 'acme/theirs']);
+      assert.deepEqual(lines.map(({ what }) => what).sort(), ['ClusterProfile acme/own', 'ClusterProfile acme/theirs']);
     }),
   );
 });
