@@ -357,7 +357,7 @@ export async function readCredentials({ ca, cert, key }: CredentialOptions): Pro
 export function urlOf(what: string, text: string): URL {
   try {
     const url = new URL(text);
-    decodeURIComponent(url.username + url.password);
+    decodeURIComponent(`${url.username}:${url.password}`);
     if (['http:', 'https:'].includes(url.protocol)) return url;
   } catch {}
   throw usage(`${what}: want a URL such as https://gateway.example:8090`);

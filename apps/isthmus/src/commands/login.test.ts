@@ -251,11 +251,13 @@ describe('login and why', () => {
     }
     writeFileSync(path, '');
     assert.equal((await login(...token, ...toApi())).status, EXIT.good);
-    writeFileSync(at, readFileSync(path, 'utf8').replace('acme:secret-1@', '%zz:%e0@'));
-    const renewed = await isthmus('credential', '--kubeconfig', at, 'isthmus-acme', '--', 'echo', 'secret-1');
-    assert.deepEqual([renewed.status, renewed.err.split('\n').length], [EXIT.usage, 2], renewed.err);
-    assert.match(renewed.err, /^isthmus: proxy-url: want a URL such as /);
-    assert.deepEqual(await isthmus('why', '--kubeconfig', at), { ...renewed, out: '' });
+    for (const shown of ['%zz:%e0', 'acme%4:1']) {
+      writeFileSync(at, readFileSync(path, 'utf8').replace('acme:secret-1@', `${shown}@`));
+      const renewed = await isthmus('credential', '--kubeconfig', at, 'isthmus-acme', '--', 'echo', 'secret-1');
+      assert.deepEqual([renewed.status, renewed.err.split('\n').length], [EXIT.usage, 2], renewed.err);
+      assert.match(renewed.err, /^isthmus: proxy-url: want a URL such as /);
+      assert.deepEqual(await isthmus('why', '--kubeconfig', at), { ...renewed, out: '' });
+    }
   });
 
   it('keeps a token of the plane from the API server, and leaves no other file behind', async () => {
