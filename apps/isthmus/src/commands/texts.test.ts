@@ -304,6 +304,11 @@ describe('why a member did not answer', () => {
   for (const [error, text] of REASONS) {
     it(`is one line: ${text.source}`, () => assert.match(reasonOf(Object.assign(new Error(), error), 5000), text));
   }
+
+  it('is that of the first address, where a name has several', () => {
+    const refused = ['::1', '127.0.0.1'].map((address) => new Error(`connect ECONNREFUSED ${address}:8095`));
+    assert.match(reasonOf(new AggregateError(refused), 5000), /^connect ECONNREFUSED ::1:8095 \(nothing listens there/);
+  });
 });
 
 describe('what a member warned of last', () => {

@@ -36,7 +36,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
 
 /** Describes a failed call in one line, with what to check. */
 export function reasonOf(error: unknown, timeoutMs: number): string {
-  const { name, message } = error as Error;
+  const { name, message } = (error instanceof AggregateError ? error.errors[0] : error) as Error;
   if (name === 'AbortError' || name === 'TimeoutError')
     return `no answer within ${timeoutMs / 1000} s: it hangs, or the network drops packets`;
   const text = error instanceof AskFault ? error.details : message;
