@@ -154,7 +154,8 @@ test('a collector that does not answer delays shutdown only by its limit', { tim
   });
   const end = await exportMetrics(page(), options());
   await end();
-  assert.equal(receiver.requests.length, 1);
+  // On a busy machine, the request may come after the limit.
+  await until(() => receiver.requests.length === 1);
 });
 
 test('a header that cannot be sent leaves the program without the export, with a line that does not show it', async () => {
