@@ -139,6 +139,28 @@ ${ORDERLY}`);
   assert.equal(await program.ended, 0, program.err);
 });
 
+test('what a compilation used is freed as it ends, and not behind all others', {
+  skip: !compilesQuickly,
+}, async () => {
+  const program = run(`
+const { getHeapStatistics } = process.getBuiltinModule('node:v8');
+const lines = Array.from({ length: 60 }, (_, at) => 'sum += text.charCodeAt(' + at + ' % text.length) ^ sum;');
+const many = Array.from({ length: 200 }, (_, first) => new Function('text', 'let sum = ' + first + ';' + lines.join('') + 'return sum;'));
+let rounds = 200;
+setImmediate(function call() {
+  for (const each of many) for (let calls = 0; calls < 5; calls++) each('abcdef' + calls);
+  if (--rounds > 0) setImmediate(call);
+  else process.stdout.write('peak ' + Math.round(getHeapStatistics().peak_malloced_memory / 1e6) + ' MB\\n');
+});
+${ORDERLY}`);
+  await program.saw(/peak \d+ MB/);
+  const [, peak] = program.out.match(/peak (\d+) MB/) ?? [];
+  // About 7, and 100 otherwise.
+  assert.ok(Number(peak) < 40, `${peak} MB`);
+  program.signal('SIGTERM');
+  assert.equal(await program.ended, 0, program.err);
+});
+
 test('a second signal ends a drain at once, with status 128 plus its number', async () => {
   for (const [signal, status] of [
     ['SIGTERM', 143],

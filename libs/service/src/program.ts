@@ -103,8 +103,10 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
 /** Sets V8's flags as the program begins. Without the quick compiler, on Node 22, V8 keeps its own counts. Deno passes all of this over. */
 function tellV8(carries: boolean): void {
   const memory = memoryLimit();
-  if (!carries || (memory > 0 && memory <= SERVICE.littleMemoryBytes))
-    for (const flag of ['--no-maglev', '--optimize-for-size']) setFlagsFromString(flag);
+  const isLittle = !carries || (memory > 0 && memory <= SERVICE.littleMemoryBytes);
+  // Freed by the thread that compiles, what each compilation used waits behind the next ones: 30 MB after some hundred dials.
+  for (const flag of isLittle ? ['--no-maglev', '--optimize-for-size'] : ['--no-maglev-destroy-on-background'])
+    setFlagsFromString(flag);
   if (!carries || (memory > 0 && memory < SERVICE.ampleMemoryBytes)) return;
   setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
   if (Number.parseInt(process.versions.v8, 10) < SERVICE.quickCompilerV8) return;
