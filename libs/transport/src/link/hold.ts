@@ -65,7 +65,7 @@ interface HoldLinksOptions extends CallerEdgeOptions {
 export class HoldLinks {
   readonly #options: HoldLinksOptions;
   readonly #links = new Map<LinkServer, Hold>();
-  /** How many of them each tenant has, those that are being opened too. */
+  /** How many of them each tenant has. */
   readonly #ofTenant = new Map<string, number>();
   readonly #allowances = new Allowances();
   #told: { readonly all: Promise<readonly Hold[]>; readonly at: number } | undefined;
