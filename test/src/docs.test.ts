@@ -37,6 +37,16 @@ test('every link to a part of a page of ours leads to a heading', () => {
   assert.ok(found > 0);
 });
 
+test('no two paragraphs run together, as where lines were joined without the empty one between them', () => {
+  for (const path of documents) {
+    const prose = read(path)
+      .replaceAll(/^ *```[\s\S]*?^ *```$/gm, '')
+      .replaceAll(/^\|.*$/gm, '');
+    const [joined] = /^.*\S {2,}\S.*$/m.exec(prose) ?? [];
+    assert.equal(joined, undefined, path);
+  }
+});
+
 test("a heading's anchor is GitHub's", () => {
   const page = '# A `b-c` & *d*, [e](f.md)!\n## Über x_y\n```sh\n# no heading\n```\n### Twice\n## Twice ##\n';
   assert.deepEqual([...anchorsOf(page)], ['a-b-c--d-e', 'über-x_y', 'twice', 'twice-1']);
