@@ -57,6 +57,7 @@ test('what cannot be read of an answer is left out, and texts are cleaned', asyn
     destination: 'x:1',
     agent: 'a\u001b[31m',
     up: -1,
+    moves: 2 ** 40,
     kept: 'much',
     attached: 1,
   };
@@ -74,5 +75,5 @@ test('what cannot be read of an answer is left out, and texts are cleaned', asyn
   assert.deepEqual([name.includes('\n'), name.length < 400, version, tunnels.length], [false, true, '', 1]);
   const [read] = tunnels;
   assert.equal(read?.agentId.includes('\u001b'), false);
-  assert.deepEqual([read?.up, read?.kept, read?.attached], [0, 0, false]);
+  assert.deepEqual([read?.up, read?.moves, read?.kept, read?.attached], [0, 2 ** 32 - 1, 0, false]);
 });

@@ -229,16 +229,16 @@ function readTunnel(tunnel: unknown): HeldTunnel | undefined {
     countIn(tunnel[name]),
   );
   try {
-    const to = parseDestination(shortText(destination));
     return {
       dialId,
-      destination: to,
+      destination: parseDestination(shortText(destination)),
       agentId: shortText(agent),
       since,
       up,
       down,
       attached: attached === true,
-      moves,
+      // Operators are told it as 32 bits: what does not fit would cost them the whole answer.
+      moves: Math.min(moves, 2 ** 32 - 1),
       kept,
     };
   } catch {
