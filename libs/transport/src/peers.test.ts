@@ -134,3 +134,16 @@ test('a hub that drains gets no more dials over the links that it has, and answe
   await hub.close();
   await until(() => links.ask('h1') === undefined, 'the end of the link');
 });
+
+test('a link to a hub that drains is opened again once another process has the record of that hub', async (context) => {
+  const { links, goTo, said, serve } = await gateway(context);
+  const { address } = await serve();
+  goTo(address);
+  await until(() => links.ready);
+  links.sync([{ hubId: 'h1', peerAddress: address, draining: true }]);
+  assert.notEqual(links.ask('h1'), undefined);
+  goTo(address);
+  await until(() => said.length === 3, 'the end of the link, and another');
+  assert.deepEqual(said, [`h1 at ${address}: open`, `h1 at ${address}: closed`, `h1 at ${address}: open`]);
+  assert.equal(links.ready, true);
+});
