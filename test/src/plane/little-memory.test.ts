@@ -33,7 +33,7 @@ const LEAST: Sizes = { server: 128 * MIB, agent: 48 * MIB };
 /** What a pair needs for all of it in turn, and for uploads by gRPC beside idle tunnels. */
 const MORE: Sizes = { server: 192 * MIB, agent: 64 * MIB };
 /** What it needs for all of it at once. */
-const ALL: Sizes = { server: 256 * MIB, agent: 128 * MIB };
+const ALL: Sizes = { server: 256 * MIB, agent: 192 * MIB };
 
 const DIALS = 4000;
 const DIALS_AT_ONCE = 8;
