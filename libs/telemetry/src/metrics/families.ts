@@ -1,5 +1,5 @@
 import timers from 'node:timers/promises';
-import { getOrPut } from '@isthmus/runtime';
+import { getOrPut, Semaphore } from '@isthmus/runtime';
 import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
 import { TELEMETRY } from '../defaults.ts';
 import { parseTraceparent, type Subscriptions, subscribe } from '../events.ts';
@@ -192,25 +192,19 @@ export class Families {
  */
 class Renders {
   readonly #waiting = new Map<string, Promise<Rendered>>();
-  #last: Promise<void> = Promise.resolve();
+  readonly #turns = new Semaphore(1);
   /** When the next page may begin, in milliseconds of `performance.now()`. */
   #due = 0;
 
   /** @param page which one it is */
   take(page: string, render: () => Promise<Rendered>): Promise<Rendered> {
-    return getOrPut(this.#waiting, page, () => {
-      const rendered = this.#last.then(() => this.#inTurn(page, render));
-      this.#last = rendered.then(
-        () => {},
-        () => {},
-      );
-      return rendered;
-    });
+    return getOrPut(this.#waiting, page, () => this.#turns.take(() => this.#inTurn(page, render)));
   }
 
   async #inTurn(page: string, render: () => Promise<Rendered>): Promise<Rendered> {
     const early = this.#due - performance.now();
-    if (early > 0) await timers.setTimeout(early, undefined, { ref: false });
+    // Later in any case, so that it waits where others find it.
+    await (early > 0 && timers.setTimeout(early, undefined, { ref: false }));
     this.#waiting.delete(page);
     const began = performance.now();
     try {
