@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { guarding, onceClosed, printable, within } from '@isthmus/runtime';
+import { countIn, guarding, onceClosed, printable, within } from '@isthmus/runtime';
 import {
   type Ask,
   type Attach,
@@ -143,8 +143,8 @@ export class HoldLinks {
       const text = `tenant ${tenant} has ${open} links of isthmus hold here, as many as it may: end some of these processes`;
       return refuse(503, new Error(text));
     }
-    this.#count(tenant, 1);
-    onceClosed(socket, () => this.#count(tenant, -1));
+    countIn(this.#ofTenant, tenant, 1);
+    onceClosed(socket, () => countIn(this.#ofTenant, tenant, -1));
     socket.write(ACCEPTED);
     // What the other side says of its callers is a claim: its own credential decides.
     const dialler = { tenant, caller: { via: 'hold' as const, ...caller }, callerName: undefined, trial: undefined };
@@ -173,12 +173,6 @@ export class HoldLinks {
     const since = Date.now();
     this.#links.set(opened, { name: '', version: '', tenant, caller: caller.identity, remote, since, tunnels: [] });
     void opened.closed.then(() => this.#links.delete(opened));
-  }
-
-  #count(tenant: string, by: 1 | -1): void {
-    const left = (this.#ofTenant.get(tenant) ?? 0) + by;
-    if (left > 0) this.#ofTenant.set(tenant, left);
-    else this.#ofTenant.delete(tenant);
   }
 }
 
@@ -226,7 +220,7 @@ function readTunnel(tunnel: unknown): HeldTunnel | undefined {
   if (!isRecord(tunnel) || typeof tunnel.dial !== 'string' || !isHexId(tunnel.dial)) return undefined;
   const { dial: dialId, destination, agent, attached } = tunnel;
   const [since = 0, up = 0, down = 0, moves = 0, kept = 0] = ['since', 'up', 'down', 'moves', 'kept'].map((name) =>
-    countIn(tunnel[name]),
+    countOf(tunnel[name]),
   );
   try {
     return {
@@ -246,7 +240,7 @@ function readTunnel(tunnel: unknown): HeldTunnel | undefined {
   }
 }
 
-function countIn(value: unknown): number {
+function countOf(value: unknown): number {
   return Number.isSafeInteger(value) && Number(value) > 0 ? Number(value) : 0;
 }
 
