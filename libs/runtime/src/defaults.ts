@@ -56,6 +56,8 @@ export const RUNTIME = {
 
   /** How long a DNS server may take to answer the first question, unless resolv.conf says something else. A dial has 5 s for all it does. */
   nameMs: 2000,
+  /** How long c-ares waits for a DNS server at most, unless it is told to wait longer. */
+  caresMs: 5000,
   /** How often each DNS server is asked, unless resolv.conf says something else. */
   nameAttempts: 2,
   /** Names that getaddrinfo resolves at once; others wait. libuv has two threads for it. */

@@ -292,8 +292,9 @@ async function ask(full: string, service: NameService, asked: Lookup): Promise<A
   const servers = [...service.servers.slice(first), ...service.servers.slice(0, first)];
   for (let answer: Answer = { addresses: [] }; ; servers.shift()) {
     if (servers.length === 0) return answer;
-    // Its own, so that it can be cancelled. c-ares waits for 5 s at most, unless it is told to wait longer.
-    const resolver = new promises.Resolver({ timeout, tries, ...(timeout > 5000 && { maxTimeout: timeout }) });
+    // Its own, so that it can be cancelled.
+    const longer = timeout > RUNTIME.caresMs && { maxTimeout: timeout };
+    const resolver = new promises.Resolver({ timeout, tries, ...longer });
     resolver.setServers(servers);
     asked.cancel = () => resolver.cancel();
     answer = await bothFamilies(resolver, full, service);
