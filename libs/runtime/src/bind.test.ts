@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -37,4 +38,44 @@ test('callers that dial together on a unix socket while its process is busy wait
   });
   await Promise.all(callers.map((socket) => once(socket, 'close')));
   assert.equal(accepted, CALLERS);
+});
+
+test('a caller that connects while the last events before a stop are handled is accepted', {
+  skip: 'Deno' in globalThis && 'Deno accepts at other times than once a tick',
+}, async (context) => {
+  let accepted = 0;
+  const server = createServer((socket) => {
+    accepted++;
+    socket.on('error', () => {}).end();
+  });
+  const bound = await bind(server, {
+    at: { host: '127.0.0.1', port: 0 },
+    limits: { enter: () => true },
+    failed: (error) => assert.fail(error),
+  });
+  const other = createServer();
+  await once(other.listen(0, '127.0.0.1'), 'listening');
+  const events = connect((other.address() as AddressInfo).port, '127.0.0.1');
+  const [told] = await once(other, 'connection');
+  context.after(() => {
+    events.destroy();
+    other.close();
+  });
+  told.on('error', () => {});
+  let stopped: Promise<void> | undefined;
+  events.on('data', () => {
+    if (!stopped) {
+      // Its answer is there when the loop next looks for events.
+      stopped = bound.stop();
+      told.write('2');
+    } else {
+      const calls = `require('net').connect(${bound.address.port}, '127.0.0.1', () => process.exit(0))`;
+      assert.equal(spawnSync('node', ['-e', calls]).status, 0);
+    }
+  });
+  told.write('1');
+  await once(events, 'data');
+  await stopped;
+  await bound.idle;
+  assert.equal(accepted, 1);
 });

@@ -375,8 +375,9 @@ function guardServer(server: Server, { limits, proxyNetworks: networks, refused 
 
 /**
  * Closing a listening socket resets the connections that the kernel has accepted for it. Node takes one connection per tick of its
- * event loop (libuv 1.46), so the queue is empty after a tick without one. While new ones arrive without a gap, all that were queued at
- * first have come after as many as the queue holds: by their number, because ticks of a busy process take long.
+ * event loop (libuv 1.46), so the queue is empty after a tick without one. One that comes while the tick's other events are handled is
+ * still reset: the last tick is a short one. While new ones arrive without a gap, all that were queued at first have come after as many
+ * as the queue holds: by their number, because ticks of a busy process take long.
  */
 async function queueTaken(server: Server, backlog: number): Promise<void> {
   let taken = 0;
@@ -384,10 +385,16 @@ async function queueTaken(server: Server, backlog: number): Promise<void> {
     taken++;
   };
   server.on('connection', count);
-  for (let before = -1; taken > before && taken < backlog; ) {
-    before = taken;
-    await new Promise((resolve) => setImmediate(resolve));
-    await new Promise((resolve) => setImmediate(resolve));
+  // The first may come before the loop looks for events.
+  await tick();
+  for (let last = false, ticks = 0; !last && taken < backlog && ticks < RUNTIME.queueTicks; ticks++) {
+    const [before, began] = [taken, performance.now()];
+    await tick();
+    last = taken === before && performance.now() - began < RUNTIME.shortTickMs;
   }
   server.off('connection', count);
+}
+
+function tick(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }

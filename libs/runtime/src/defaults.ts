@@ -10,6 +10,10 @@ export const RUNTIME = {
   tcpBacklog: 511,
   /** The same for a unix socket, where connect fails at once if there is no place. net.core.somaxconn caps both. */
   unixBacklog: 4096,
+  /** A tick of the event loop in which hardly a connection comes, in milliseconds: one with a handshake takes longer. */
+  shortTickMs: 0.5,
+  /** How many ticks a busy process waits for a short one before it stops listening. */
+  queueTicks: 300,
   /** How long a connection to a unix socket may take before its process counts as alive. */
   socketAnswerMs: 1000,
   /** How often a process looks whether its unix socket's file is still there. It makes a missing one again. */
