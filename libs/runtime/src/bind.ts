@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { chmodSync, lstatSync, renameSync, type Stats, unlinkSync, utimesSync } from 'node:fs';
 import net, { type AddressInfo, type BlockList, type Server, type Socket } from 'node:net';
+import { setImmediate as tick } from 'node:timers/promises';
 import { proxied, remoteOf } from './addresses.ts';
 import { RUNTIME } from './defaults.ts';
 import { keptAlive } from './sockets.ts';
@@ -393,8 +394,4 @@ async function queueTaken(server: Server, backlog: number): Promise<void> {
     last = taken === before && performance.now() - began < RUNTIME.shortTickMs;
   }
   server.off('connection', count);
-}
-
-function tick(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

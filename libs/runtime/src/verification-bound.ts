@@ -33,6 +33,7 @@ const OPENSSL = {
   },
   SSL_CTX_up_ref: { arguments: ['pointer'], return: 'int32' },
   SSL_CTX_free: { arguments: ['pointer'], return: 'void' },
+  SSL_CTX_set_num_tickets: { arguments: ['pointer', 'uint64'], return: 'int32' },
   SSL_CTX_ctrl: { arguments: ['pointer', 'int32', 'int64', 'pointer'], return: 'int64' },
   X509_STORE_CTX_get0_untrusted: { arguments: ['pointer'], return: 'pointer' },
   X509_STORE_CTX_set_error: { arguments: ['pointer', 'int32'], return: 'void' },
@@ -149,6 +150,8 @@ function bound({ library, ffi }: NonNullable<ReturnType<typeof openFfi>>): void 
   const limit = () => {
     for (const context of fresh.splice(0)) {
       openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_CERT_LIST, BigInt(RUNTIME.handshakeMessageBytes), 0n);
+      // Nobody resumes, and Node has no option for it either.
+      openssl.SSL_CTX_set_num_tickets(context, 0n);
       openssl.SSL_CTX_free(context);
       kept.contexts--;
     }

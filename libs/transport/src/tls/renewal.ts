@@ -27,7 +27,7 @@ import { admit, type ConnectionHandlers, handshakeFailure } from './admit.ts';
 /**
  * Nobody resumes: API servers and Go agents have no cache for it, and our agents may come with a new certificate. A ticket would hold
  * the peer's certificate, and OpenSSL makes and reads back two for each connection: a third of a handshake. (With TLS 1.3 it sends two
- * all the same, but empty ones.)
+ * all the same, but empty ones, unless `boundVerification` could tell it to send none.)
  */
 const NO_TICKETS = constants.SSL_OP_NO_TICKET;
 
