@@ -7,7 +7,6 @@ import {
   type Notice,
   operations,
   Recent,
-  RecentDials,
 } from '@isthmus/admin';
 import { type AgentValues, adminTls, proxyAgent } from '@isthmus/flags';
 import {
@@ -54,7 +53,6 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       log: flags['audit-log'],
     };
     audited(events, audit, closing);
-    const dials = new RecentDials(events);
     const recent = new Recent(events, { role: 'agent', id: flags['agent-id'] });
     const certificates = new CertificateEnds(events);
     const metrics = agentMetrics({ events, tunnels }, { process: true });
@@ -104,7 +102,6 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       identity: identity(flags),
       admission: () => (draining ? 'draining' : 'open'),
       checks: () => checks(running, draining, failure),
-      dials,
       recent,
       notices: () => [...certificates.notices(), ...missing(running, failure)],
       metrics: () => metrics.render(),

@@ -8,7 +8,6 @@ import type { KickPart } from './calls/lists.ts';
 import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
 import type { Recent } from './calls/recent.ts';
-import type { SeenDials } from './calls/recent-dials.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 
@@ -71,6 +70,13 @@ export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> &
     readonly credential?: string;
   };
 
+/**
+ * What calls read of a process's last hour, or of one tenant's part of it. An agent has only its refusals and dials. Rates are of the whole
+ * process: an operator of one tenant gets none.
+ */
+export type SeenLately = Omit<Recent, 'lost' | 'found' | 'follow' | 'rate' | 'watchers'> &
+  Partial<Pick<Recent, 'rate'>>;
+
 /** What a program shows and does on its admin port: the parts that every program has, and those that only some have. */
 export interface AdminBackend {
   readonly identity: Identity;
@@ -82,10 +88,7 @@ export interface AdminBackend {
   /** Number of sessions that a hub holds, or that a gateway alone knows; at an agent, its connections to servers. */
   sessionCount(): number;
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
-  readonly dials: SeenDials;
-  /** An agent has only its refusals and dials. Rates are of the whole process: an operator of one tenant gets none. */
-  readonly recent: Pick<Recent, 'events' | 'cuts' | 'refusals' | 'losses' | 'slots' | 'expect'> &
-    Partial<Pick<Recent, 'rate'>>;
+  readonly recent: SeenLately;
   notices?(): readonly Notice[];
   /** Renders the page of metrics. */
   metrics(): ReturnType<Metrics>;

@@ -4,7 +4,6 @@ export { CertificateEnds } from './calls/certificate-ends.ts';
 export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
 export { Recent } from './calls/recent.ts';
-export { RecentDials } from './calls/recent-dials.ts';
 export { Losses } from './calls/recent-losses.ts';
 export type { Identity } from './calls/status.ts';
 export type { FileProblem, KnownTenant, TenantsPart } from './calls/tenants.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import { createChannel, createClient } from 'nice-grpc';
-import type { RecentDials } from './calls/recent-dials.ts';
+import type { Recent } from './calls/recent.ts';
 import type { AdminServer } from './server.ts';
 import { aPort, idleBackend } from './testing/backend.ts';
 import { grpcClient } from './testing/client.ts';
@@ -31,10 +31,10 @@ describe("the admin RPC's server", () => {
     const cancelled = assert.rejects(dials.next());
     // The watch has begun when a later call on the same connection has its answer.
     await client.admin.listTunnels({});
-    assert.equal((backend.dials as RecentDials).watchers, 1);
+    assert.equal((backend.recent as Recent).watchers, 1);
     await server.close();
     await cancelled;
-    assert.equal((backend.dials as RecentDials).watchers, 0);
+    assert.equal((backend.recent as Recent).watchers, 0);
   });
 });
 

@@ -12,7 +12,7 @@ import { after, before, describe, it } from 'node:test';
 import { connect, type TLSSocket } from 'node:tls';
 import { Authority, type Identity } from '@isthmus/certificates/testing';
 import { until } from '@isthmus/runtime/testing';
-import type { RecentDials } from './calls/recent-dials.ts';
+import type { Recent } from './calls/recent.ts';
 import type { AdminServer } from './server.ts';
 import { aPort, idleBackend, tlsBy } from './testing/backend.ts';
 import { type AdminClientTls, adminClient } from './testing/client.ts';
@@ -163,7 +163,7 @@ describe('server tls', () => {
       };
       const watched = assert.rejects(watch(), /aborted|ECONNRESET/);
       const [stays, expires, removed] = await Promise.all([open(operator), open(short), open(alice)]);
-      await until(() => (watching.dials as RecentDials).watchers === 1, 'the watch');
+      await until(() => (watching.recent as Recent).watchers === 1, 'the watch');
       const ended = Promise.all([closed(expires), watched]);
       const { now } = Date;
       mock.method(Date, 'now', () => now() + 3_600_000);

@@ -9,7 +9,6 @@ import {
   operations,
   quarantineIn,
   Recent,
-  RecentDials,
 } from '@isthmus/admin';
 import { Directory, memoryRegistry, type Registry, Roster } from '@isthmus/directory';
 import {
@@ -243,7 +242,7 @@ async function startOperations(
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
-  const { events, tunnels, dials, recent, certificates } = instruments;
+  const { events, tunnels, recent, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, VERSION);
   const losses = new Losses(events, recent, directory, gateway !== undefined);
@@ -258,7 +257,6 @@ async function startOperations(
     identity: identityOf(server, name),
     admission: () => (gateway ?? hub)?.admission ?? 'open',
     checks: () => checks(server),
-    dials,
     recent,
     notices: () => [...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
     metrics: () => server.metrics.render(),
@@ -357,7 +355,6 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
 
 /** What observes a server. */
 interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
-  readonly dials: RecentDials;
   readonly recent: Recent;
   readonly certificates: CertificateEnds;
 }
@@ -378,7 +375,6 @@ async function serverInstruments(
   closing.defer(shutdown);
   const { events } = instruments;
   const lately = {
-    dials: new RecentDials(events),
     recent: new Recent(events, { role: hasCallers ? 'gateway' : 'hub', id: flags['server-id'] }),
     certificates: new CertificateEnds(events),
   };

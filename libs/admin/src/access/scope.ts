@@ -1,6 +1,5 @@
-import type { AdminBackend } from '../backend.ts';
+import type { AdminBackend, SeenLately } from '../backend.ts';
 import type { RoutingPart } from '../calls/explain.ts';
-import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
 
 /**
  * What a backend is to an operator of one tenant: nothing else can be read or changed through it, whatever a call's code does. What
@@ -23,15 +22,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     sessions,
     sessionCount: () => sessions().length,
     tunnels,
-    dials: scopedDials(tenant, backend),
-    recent: {
-      events: () => recent.events().filter(own),
-      cuts: () => recent.cuts(tenant),
-      refusals: () => [],
-      losses: () => recent.losses().filter(own),
-      slots: () => recent.slots(tenant),
-      expect() {},
-    },
+    recent: scopedRecent(tenant, recent),
     metrics() {
       throw new Error('only operators of the plane read all metrics');
     },
@@ -71,17 +62,21 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
   };
 }
 
-function scopedDials(tenant: string, { dials }: AdminBackend): SeenDials {
-  const own = (dial: SeenDial) => dial.tenant === tenant;
+function scopedRecent(tenant: string, recent: SeenLately): SeenLately {
+  const own = (of: { readonly tenant: string }) => of.tenant === tenant;
   return {
+    events: () => recent.events().filter(own),
+    cuts: () => recent.cuts(tenant),
+    refusals: () => [],
+    losses: () => recent.losses().filter(own),
+    slots: () => recent.slots(tenant),
+    expect() {},
     parked: 0,
-    pending: (role) => dials.pending(role, tenant),
-    callersOf: () => dials.callersOf(tenant),
-    find: (id, role) => [dials.find(id, role)].find((dial) => dial && own(dial)),
-    watch: (watcher) => dials.watch((dial, again) => own(dial) && watcher(dial, again), tenant),
-    *[Symbol.iterator]() {
-      for (const dial of dials) if (own(dial)) yield dial;
-    },
+    pending: (role) => recent.pending(role, tenant),
+    callersOf: () => recent.callersOf(tenant),
+    find: (id, role) => [recent.find(id, role)].find((dial) => dial && own(dial)),
+    watch: (watcher) => recent.watch((dial, again) => own(dial) && watcher(dial, again), tenant),
+    dials: () => [...recent.dials()].filter(own),
   };
 }
 

@@ -70,7 +70,7 @@ class FirstByte {
 
 /** @param operator set for an operator of one tenant alone */
 export function dialRpc(backend: AdminBackend, operator?: AnyPrincipal): Rpc<'dial'> {
-  const { routing: part, dials } = backend;
+  const { routing: part, recent } = backend;
   return {
     async dial(asked, { signal }) {
       const routing = routingOf(part);
@@ -80,7 +80,7 @@ export function dialRpc(backend: AdminBackend, operator?: AnyPrincipal): Rpc<'di
       const request = requestOf(routing, { ...asked, tenant }, caller, signal);
       const established = await routing.dial(request).catch(asDialError);
       // The dial's end was emitted before the promise settled.
-      const seen = dials.find(request.id, 'gateway');
+      const seen = recent.find(request.id, 'gateway');
       const heard = 'end' in established ? await listen(routing, request, established, firstByteMs) : undefined;
       if (!seen?.outcome) throw internal(`dial ${request.id} ended without a report: try again`);
       return {

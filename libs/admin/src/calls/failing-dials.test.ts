@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError, type DialErrorCode, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { Recent } from './recent.ts';
-import { failingDials, RecentDials } from './recent-dials.ts';
+import { failingDials } from './seen-dials.ts';
 
 const { signal } = new AbortController();
 
@@ -15,30 +15,29 @@ function dialled(events: PlaneEvents, host: string, code?: DialErrorCode, agentI
 
 function seen() {
   const events = planeEvents();
-  const dials = new RecentDials(events);
+  const recent = new Recent(events);
   const failing = (now?: number) =>
-    failingDials(dials, 'gateway', now).map(({ tenant, destination, code, count, agents }) =>
+    failingDials(recent.dials(), 'gateway', now).map(({ tenant, destination, code, count, agents }) =>
       [tenant, destination, code, count, agents.join('+')].join(' '),
     );
-  return { events, dials, failing };
+  return { events, recent, failing };
 }
 
 test('what fails three times and never succeeds since is reported, the most frequent first', () => {
-  const { events, dials, failing } = seen();
+  const { events, recent, failing } = seen();
   for (const agent of ['a', 'b', 'a']) dialled(events, 'x', 'connection_timeout', agent);
   for (let n = 0; n < 4; n++) dialled(events, 'y', 'connection_refused');
   for (let n = 0; n < 2; n++) dialled(events, 'chance', 'connection_refused');
   for (let n = 0; n < 5; n++) dialled(events, 'back', 'connection_refused');
   dialled(events, 'back');
   assert.deepEqual(failing(), ['default y:443 connection_refused 4 a', 'default x:443 connection_timeout 3 a+b']);
-  const [, last] = failingDials(dials, 'gateway');
+  const [, last] = failingDials(recent.dials(), 'gateway');
   assert.equal(last?.text, 'no x');
   assert.ok(Math.abs(Number(last?.lastMs) - Date.now()) < 60_000);
 });
 
 test('what an operator tries and does not reach, no caller missed', () => {
-  const { events, failing } = seen();
-  const recent = new Recent(events);
+  const { events, recent, failing } = seen();
   const destination = { host: 'x', port: 443 };
   for (let n = 0; n < 3; n++) {
     const request = { id: 'd', tenant: 'default', destination, deadline: 0, signal, trial: true };
@@ -52,9 +51,9 @@ test('what an operator tries and does not reach, no caller missed', () => {
 });
 
 test('five of the agents that tried are named, and all are counted', () => {
-  const { events, dials } = seen();
+  const { events, recent } = seen();
   for (const agent of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'a']) dialled(events, 'x', 'connection_timeout', agent);
-  const [failing] = failingDials(dials, 'gateway');
+  const [failing] = failingDials(recent.dials(), 'gateway');
   assert.deepEqual([failing?.agents, failing?.agentCount], [['a', 'b', 'c', 'd', 'e'], 7]);
 });
 

@@ -1,6 +1,8 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { Grouped, getOrPut, LruMap } from '@isthmus/runtime';
+import { countIn, getOrPut, LruMap, Ring, SharedBudget } from '@isthmus/runtime';
 import {
+  type DialOutcome,
+  type DialRequest,
   Distrusted,
   formatDestination,
   type HoldCut,
@@ -12,8 +14,10 @@ import {
   unlessProbed,
 } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
+import { FairRing } from './fair-ring.ts';
 import { DialHistory } from './recent-history.ts';
 import type { Loss } from './recent-losses.ts';
+import { type SeenDial, seenDial } from './seen-dials.ts';
 
 /** What happened to an agent's session with this hub, to this gateway's link to a hub, or to the registry. */
 export interface SeenEvent extends Omit<adminApi.Event, 'type' | 'role'> {
@@ -27,93 +31,11 @@ interface Kinds {
   readonly cut: adminApi.Cut;
   readonly refusal: adminApi.Refusal;
   readonly loss: Loss;
+  readonly dial: SeenDial;
 }
 
-/** Something that happened, and with what it shares its places. */
-interface Item<Kind extends keyof Kinds = keyof Kinds> {
-  readonly kind: Kind;
-  /** A tenant; of a refusal the port. */
-  readonly owner: string;
-  /** What may happen again and again: an agent or hub, a peer that is refused. Empty if each is by itself. */
-  readonly source: string;
-  /** In milliseconds since the epoch. */
-  readonly at: number;
-  readonly value: Kinds[Kind];
-}
-
-/**
- * What happened lately, up to so much. Where it is too much, those of a kind and owner that have most lose the first of them, so that no
- * tenant hides what is of another, and no port what was refused at another; and a source loses its own first. It is kept in the order in
- * which it came: what was told late happened before others, and costs no more than they do.
- */
-class Ring {
-  readonly #most: number;
-  readonly #ofSource: number;
-  readonly #byOwner = new Grouped<Item>();
-  readonly #bySource = new Grouped<Item>();
-  /** How many of each kind and owner are not kept, and when the last of them happened. */
-  readonly #forgotten: Map<string, { readonly count: number; readonly at: number }>;
-
-  constructor(most: number, ofSource: number) {
-    this.#most = most;
-    this.#ofSource = ofSource;
-    this.#forgotten = new LruMap(most);
-  }
-
-  /** In the order in which they came. */
-  *of<Kind extends keyof Kinds>(kind: Kind, owner?: string): Iterable<Kinds[Kind]> {
-    const items = owner === undefined ? this.#byOwner.all : (this.#byOwner.of(`${kind} ${owner}`) ?? []);
-    for (const item of items) if (item.kind === kind) yield item.value as Kinds[Kind];
-  }
-
-  /** How many of the hour are not kept. */
-  forgotten(kind: keyof Kinds, owner: string | undefined, since: number): number {
-    let sum = 0;
-    for (const [key, { count, at }] of this.#forgotten) {
-      if (at < since) this.#forgotten.delete(key);
-      else if (owner === undefined ? key.startsWith(`${kind} `) : key === `${kind} ${owner}`) sum += count;
-    }
-    return sum;
-  }
-
-  /** Returns the last of a source, which is taken out. */
-  take(source: string): Item | undefined {
-    const last = [...(this.#bySource.of(source) ?? [])].at(-1);
-    if (last) this.#delete(last);
-    return last;
-  }
-
-  keep(item: Item): void {
-    this.#byOwner.add(keyOf(item), item);
-    if (item.source !== '') this.#bySource.add(item.source, item);
-    const own = this.#bySource.of(item.source);
-    if (own && own.size > this.#ofSource) this.#forget(own);
-    if (this.#byOwner.size <= this.#most) return;
-    const since = Date.now() - ADMIN.historyMs;
-    for (const first of this.#byOwner.all) {
-      if (first.at >= since) break;
-      this.#delete(first);
-    }
-    if (this.#byOwner.size > this.#most) this.#forget(this.#byOwner.most);
-  }
-
-  #forget(items: ReadonlySet<Item> | undefined): void {
-    const [first] = items ?? [];
-    if (!first) return;
-    this.#delete(first);
-    const { count, at } = this.#forgotten.get(keyOf(first)) ?? { count: 0, at: 0 };
-    this.#forgotten.set(keyOf(first), { count: count + 1, at: Math.max(at, first.at) });
-  }
-
-  #delete(item: Item): void {
-    this.#byOwner.delete(keyOf(item), item);
-    this.#bySource.delete(item.source, item);
-  }
-}
-
-function keyOf({ kind, owner }: Item): string {
-  return `${kind} ${owner}`;
-}
+/** @param again whether it was reported before, and its first byte has passed since */
+type Watcher = (dial: SeenDial, again: boolean) => void;
 
 /** The cuts of the last hour: the last first. */
 interface CutsOfHour {
@@ -123,15 +45,33 @@ interface CutsOfHour {
 }
 
 /**
- * The last hour of a process, as `isthmus events`, `cuts`, `status` and the console show it: what happened, whose log may have been rotated, or be
- * out of reach, and the dials of its first role, with how many sessions and tunnels there were.
+ * The last hour of a process, as `isthmus events`, `cuts`, `status`, `watch` and the console show it: what happened, whose log may have been
+ * rotated, or be out of reach; the dials of its first role, with how many sessions and tunnels there were; and each of the latest dials. A dial
+ * costs one small object and a few additions. Text is formatted only on request.
  */
 export class Recent {
   readonly #plane: PlaneEvents;
   /** What this process saw: agents, hubs and the registry that came and went, cuts, and who has not come back. */
-  readonly #seen = new Ring(ADMIN.seen, ADMIN.eventsOfOne);
+  readonly #seen = new FairRing<Kinds>(ADMIN.seen, ADMIN.eventsOfOne);
   /** What strangers cause and callers claim takes none of its places: refusals, and the cuts that `isthmus hold` tells. */
-  readonly #told = new Ring(ADMIN.told, 1);
+  readonly #told = new FairRing<Kinds>(ADMIN.told);
+  /** The last dials that ended, and beside them those that failed or were slow. */
+  readonly #last = new Ring<SeenDial>(ADMIN.dials);
+  readonly #remarkable = new FairRing<Kinds>(ADMIN.remarkableDials);
+  /** The kept dials whose tunnels are open. */
+  readonly #open = new WeakMap<DialRequest, { firstByteMs?: number } & SeenDial>();
+  /** Without an answer yet, by tenant. */
+  readonly #pending = {
+    gateway: new Map<string, number>(),
+    hub: new Map<string, number>(),
+    agent: new Map<string, number>(),
+  };
+  /** When callers that have proven who they are last dialled, by tenant and name. */
+  readonly #callers = new LruMap<string, LruMap<string, number>>(ADMIN.callersTenants);
+  readonly #watchers = new Set<Watcher>();
+  /** Operators of one tenant get no more than they leave to others. */
+  readonly #places = new SharedBudget(ADMIN.watchers, true);
+  #parked = 0;
   readonly #dials = new DialHistory(ADMIN.slotMs, Date.now());
   readonly #dialsOf = new LruMap<string, DialHistory>(ADMIN.historyTenants);
 
@@ -152,9 +92,14 @@ export class Recent {
       this.#cut(this.#seen, cutOf(tunnel, { by, reason: error.message, ageMs, atMs: Date.now() }));
     });
     const first = own?.role ?? 'gateway';
-    events.on('dial:end', (role, { tenant, trial }, { ms, error }) => {
-      if (role === first && !trial) this.#dialled(tenant, ms, error !== undefined);
+    events.on('dial:start', this.#began.bind(this));
+    events.on('dial:end', (role, dial, outcome) => {
+      this.#ended(role, dial, outcome);
+      if (role === first && !dial.trial) this.#dialled(dial.tenant, outcome.ms, outcome.error !== undefined);
     });
+    events.on('tunnel:first-byte', ({ dial }, ms) => this.#answered(dial, ms));
+    events.on('dial:park', () => void this.#parked++);
+    events.on('dial:unpark', () => void this.#parked--);
     events.on('hold:cut', ({ dial, agentId, gateway, hold, by, reason, ms: ageMs, agoMs, up, down }) => {
       if (agoMs >= ADMIN.historyMs) return;
       const cut = cutOf({ dial, agentId, hubId: '', up, down }, { by, reason, ageMs, atMs: Date.now() - agoMs });
@@ -210,7 +155,53 @@ export class Recent {
     });
   }
 
-  /** The dials of the last hour. @param tenant unset: all */
+  /** Yields the kept dials, in the order in which they ended. */
+  *dials(): Iterable<SeenDial> {
+    const last = new Set(this.#last);
+    // A dial outside the last ones ended before all of them.
+    for (const dial of this.#remarkable.of('dial')) if (!last.has(dial)) yield dial;
+    yield* last;
+  }
+
+  /** Returns a dial that ended a moment ago. */
+  find(id: string, role: Role): SeenDial | undefined {
+    return [...this.#last].findLast((dial) => dial.id === id && dial.role === role);
+  }
+
+  /** Dials that wait for a session to open. */
+  get parked(): number {
+    return this.#parked;
+  }
+
+  /** Dials without an answer yet. @param tenant unset: of all */
+  pending(role: Role, tenant?: string): number {
+    const pending = this.#pending[role];
+    return tenant === undefined ? [...pending.values()].reduce((sum, of) => sum + of, 0) : (pending.get(tenant) ?? 0);
+  }
+
+  /** The names of a tenant's callers that dialled lately, in order. */
+  callersOf(tenant: string, now = performance.now()): string[] {
+    const known = [...(this.#callers.get(tenant) ?? [])];
+    return known.flatMap(([name, at]) => (now - at < ADMIN.callerMs ? [name] : [])).sort();
+  }
+
+  get watchers(): number {
+    return this.#watchers.size;
+  }
+
+  /**
+   * Calls `watcher` when a dial starts and when it ends. Returns what stops it; undefined if there are too many.
+   * @param tenant whose operator watches; unset: the plane's
+   */
+  watch(watcher: Watcher, tenant?: string): (() => void) | undefined {
+    if (!this.#places.take(1, tenant)) return undefined;
+    this.#watchers.add(watcher);
+    return () => {
+      if (this.#watchers.delete(watcher)) this.#places.give(1, tenant);
+    };
+  }
+
+  /** How many dials there were in the last hour, by slots. @param tenant unset: all */
   slots(tenant?: string): Pick<adminApi.GetHistoryResponse, 'slotMs' | 'slots'> {
     const dials = tenant === undefined ? this.#dials : this.#dialsOf.get(tenant);
     return { slotMs: dials?.slotMs ?? ADMIN.tenantSlotMs, slots: dials?.slots(Date.now()) ?? [] };
@@ -234,6 +225,35 @@ export class Recent {
     this.#plane.emit('probe', remote);
   }
 
+  #began(role: Role, dial: DialRequest): void {
+    countIn(this.#pending[role], dial.tenant, 1);
+    const { principal } = dial.caller ?? {};
+    if (role === 'gateway' && principal?.role === 'caller') {
+      const callers = getOrPut(this.#callers, principal.tenant, () => new LruMap(ADMIN.callersOfTenant));
+      callers.set(principal.name, performance.now());
+    }
+    if (this.#watchers.size === 0) return;
+    const seen = seenDial(role, dial, performance.now(), undefined);
+    for (const watcher of this.#watchers) watcher(seen, false);
+  }
+
+  #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
+    countIn(this.#pending[role], dial.tenant, -1);
+    const seen = seenDial(role, dial, performance.now() - outcome.ms, outcome);
+    this.#last.push(seen);
+    if (outcome.error || outcome.ms >= ADMIN.slowDialMs)
+      this.#remarkable.keep({ kind: 'dial', owner: dial.tenant, source: '', at: Date.now(), value: seen });
+    if (role === 'gateway' && !outcome.error) this.#open.set(dial, seen);
+    for (const watcher of this.#watchers) watcher(seen, false);
+  }
+
+  #answered(dial: DialRequest, ms: number): void {
+    const seen = this.#open.get(dial);
+    if (!seen) return;
+    seen.firstByteMs = ms;
+    for (const watcher of this.#watchers) watcher(seen, true);
+  }
+
   #dialled(tenant: string, ms: number, failed: boolean): void {
     const now = Date.now();
     this.#dials.count(now, ms, failed);
@@ -254,7 +274,7 @@ export class Recent {
     this.#seen.keep({ kind: 'event', owner, source: JSON.stringify([role, owner, id]), at: value.atMs, value });
   }
 
-  #cut(ring: Ring, value: adminApi.Cut): void {
+  #cut(ring: FairRing<Kinds>, value: adminApi.Cut): void {
     ring.keep({ kind: 'cut', owner: value.tenant, source: '', at: value.atMs, value });
   }
 

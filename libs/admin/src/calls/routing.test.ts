@@ -15,7 +15,7 @@ import {
 } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
 import type { RoutingPart } from './explain.ts';
-import { RecentDials } from './recent-dials.ts';
+import { Recent } from './recent.ts';
 import type { Loss } from './recent-losses.ts';
 import type { TenantsPart } from './tenants.ts';
 
@@ -62,14 +62,6 @@ function destination({ says, ends = false }: { says?: string; ends?: boolean } =
   return { end, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
 }
 
-const NOTHING_LATELY = {
-  events: () => [],
-  cuts: () => ({ cuts: [], forgotten: 0 }),
-  slots: () => ({ slotMs: 0, slots: [] }),
-  refusals: () => [],
-  expect() {},
-};
-
 async function gateway(given: Given = {}) {
   const {
     dial,
@@ -82,7 +74,7 @@ async function gateway(given: Given = {}) {
     registry,
   } = given;
   const events = planeEvents();
-  const dials = new RecentDials(events);
+  const recent = new Recent(events);
   const directory = new Directory({ random: () => 0 });
   const hub = { hubId: 'h1', incarnation: 1, peerAddress: 'h1:1', agentAddress: '', zone: 'b', draining: false };
   const quarantine = { tenant: 'default', agentId: 'a1', version: 1 };
@@ -115,11 +107,10 @@ async function gateway(given: Given = {}) {
     failureOf: () => undefined,
   };
   const client = await asking({
-    dials,
+    recent: Object.assign(recent, losses && { losses: () => losses }),
     routing: asked,
     plane,
     sessions: () => directory.sessions(),
-    recent: { ...NOTHING_LATELY, losses: () => [...(losses ?? [])] },
     ...(tenants && { tenants }),
   });
   return { client, admin: client.admin, events, outcomes, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };

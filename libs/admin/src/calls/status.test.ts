@@ -5,7 +5,6 @@ import { type AdmissionState, VERSION } from '@isthmus/service';
 import { DialError, type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
 import { Recent } from './recent.ts';
-import { RecentDials } from './recent-dials.ts';
 
 const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
 
@@ -49,8 +48,7 @@ test('a status says whether the process takes new work', async () => {
 
 test('a status counts dials of its first role and waiting dials, and names the slowest', async () => {
   const events = planeEvents();
-  const dials = new RecentDials(events);
-  await using client = await asking({ dials, recent: new Recent(events) });
+  await using client = await asking({ recent: new Recent(events) });
   for (const [id, ms] of [
     ['quick', 1],
     ['slow', 900],

@@ -6,7 +6,7 @@ import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { ADMISSIONS, dialMessage, invalid, lossMessage, noticeMessage, ROLES, type Rpc } from './messages.ts';
-import { failingDials, type SeenDial, type SeenDials } from './recent-dials.ts';
+import { failingDials, type SeenDial } from './seen-dials.ts';
 
 type Names = Pick<adminApi.GetStatusResponse, 'program' | 'memberId' | 'hubId' | 'agentId' | 'zone' | 'plane'>;
 
@@ -20,7 +20,7 @@ const WINDOWS = [1, 6];
 export function statusRpc(backend: AdminBackend): Rpc<'getStatus'> {
   return {
     async getStatus() {
-      const { identity, checks, dials, recent } = backend;
+      const { identity, checks, recent } = backend;
       const all = checks();
       const [first] = identity.roles;
       return {
@@ -35,14 +35,14 @@ export function statusRpc(backend: AdminBackend): Rpc<'getStatus'> {
         checks: all.map((check: Check) => ({ ...check })),
         sessions: backend.sessionCount(),
         tunnels: backend.tunnels().size,
-        pendingDials: dials.pending(first),
-        parkedDials: dials.parked,
+        pendingDials: recent.pending(first),
+        parkedDials: recent.parked,
         dialRates: ratesOf(recent, first),
-        slowest: slowest(dials, first).map((dial) => dialMessage(dial)),
+        slowest: slowest(recent.dials(), first).map((dial) => dialMessage(dial)),
         refusals: recent.refusals(),
         notices: backend.notices?.().map(noticeMessage) ?? [],
         losses: recent.losses().map(lossMessage),
-        failing: failingDials(dials, first),
+        failing: failingDials(recent.dials(), first),
       };
     },
   };
@@ -64,7 +64,7 @@ function ratesOf(recent: AdminBackend['recent'], role: Role): adminApi.DialRate[
   });
 }
 
-function slowest(dials: SeenDials, role: Role): SeenDial[] {
+function slowest(dials: Iterable<SeenDial>, role: Role): SeenDial[] {
   const since = performance.now() - ADMIN.slowestWithinMs;
   const ms = ({ outcome }: SeenDial) => outcome?.ms ?? 0;
   return [...dials]

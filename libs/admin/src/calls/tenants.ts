@@ -99,7 +99,7 @@ function countsOf(backend: AdminBackend): Map<string, Counts> {
 function tenantMessage(
   { name, file, source, use, certificates, apiServerNames, state }: KnownTenant,
   counts: Counts | undefined,
-  { dials, identity }: AdminBackend,
+  { recent, identity }: AdminBackend,
 ): adminApi.DeepPartial<adminApi.Tenant> {
   const [first] = identity.roles;
   const [agents, sessions, tunnels] = [counts?.agents.size ?? 0, counts?.sessions ?? 0, counts?.tunnels ?? 0];
@@ -110,8 +110,8 @@ function tenantMessage(
     agents,
     sessions,
     tunnels,
-    pendingDials: dials.pending(first, name),
-    callers: dials.callersOf(name),
+    pendingDials: recent.pending(first, name),
+    callers: recent.callersOf(name),
     use: Object.entries(use).map(([limit, each]) => useMessage(limit, each)),
     certificates: certificates.map((each) => ({
       where: each.where,

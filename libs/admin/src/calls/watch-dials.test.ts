@@ -4,7 +4,7 @@ import { adminApi } from '@isthmus/proto/admin';
 import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, dialLog, type PlaneEvents, planeEvents, type Role } from '@isthmus/tunnel';
 import { asking, aTunnel } from '../testing/backend.ts';
-import { RecentDials } from './recent-dials.ts';
+import { Recent } from './recent.ts';
 
 const { DIAL_STATE_RUNNING, DIAL_STATE_ESTABLISHED, DIAL_STATE_FAILED } = adminApi.DialState;
 
@@ -22,8 +22,8 @@ function dialled(events: PlaneEvents, request: DialRequest, ms = 5, failed = fal
 
 async function watched(t: TestContext) {
   const events = planeEvents();
-  const dials = new RecentDials(events);
-  const client = await asking({ dials });
+  const recent = new Recent(events);
+  const client = await asking({ recent });
   t.after(() => client[Symbol.asyncDispose]());
   const ids = async (request: adminApi.DeepPartial<adminApi.WatchDialsRequest>) => {
     const seen: string[] = [];
@@ -31,7 +31,7 @@ async function watched(t: TestContext) {
       seen.push(dial?.dialId ?? '');
     return seen;
   };
-  return { events, dials, admin: client.admin, ids };
+  return { events, recent, admin: client.admin, ids };
 }
 
 test('recent dials are filtered by the request', async (t) => {
@@ -58,7 +58,7 @@ test('recent dials are filtered by the request', async (t) => {
 });
 
 test('a dial is reported once more when its first byte has passed, if the request asks for it', async (t) => {
-  const { events, dials, admin } = await watched(t);
+  const { events, recent, admin } = await watched(t);
   const request = dial('d');
   const follow = (firstBytes: boolean) => {
     const told: string[] = [];
@@ -72,7 +72,7 @@ test('a dial is reported once more when its first byte has passed, if the reques
     return { told, done };
   };
   const [all, some] = [follow(true), follow(false)];
-  await until(() => dials.watchers === 2, { what: 'two watchers' });
+  await until(() => recent.watchers === 2, { what: 'two watchers' });
   dialled(events, request);
   await until(() => all.told.length === 2, { what: 'its end' });
   events.emit('tunnel:first-byte', aTunnel({ dial: request }), 7);
@@ -143,8 +143,15 @@ test('failed and slow dials are kept longer than normal ones', async (t) => {
   assert.deepEqual(await ids({ onlyFailed: true }), ['failed']);
 });
 
+test("a tenant's failed dials take no place of another's", async (t) => {
+  const { events, ids } = await watched(t);
+  dialled(events, dial('one', { tenant: 'acme' }), 5, true);
+  for (let index = 0; index < 1500; index++) dialled(events, dial('many'), 5, true);
+  assert.deepEqual(await ids({ tenant: 'acme' }), ['one']);
+});
+
 test('a watcher sees dials start and end live, after the recent ones', { timeout: 60_000 }, async (t) => {
-  const { events, dials, admin } = await watched(t);
+  const { events, recent, admin } = await watched(t);
   dialled(events, dial('before'));
   const stop = new AbortController();
   const seen: [string | undefined, number | undefined, boolean][] = [];
@@ -162,11 +169,11 @@ test('a watcher sees dials start and end live, after the recent ones', { timeout
     ['during', DIAL_STATE_RUNNING, false],
     ['during', DIAL_STATE_FAILED, false],
   ]);
-  while (dials.watchers > 0) await new Promise((resolve) => setImmediate(resolve));
+  while (recent.watchers > 0) await new Promise((resolve) => setImmediate(resolve));
 });
 
 test('dials that a slow client misses are counted', { timeout: 60_000 }, async (t) => {
-  const { events, dials, admin } = await watched(t);
+  const { events, recent, admin } = await watched(t);
   dialled(events, dial('first'));
   const stop = new AbortController();
   let told = 0;
@@ -182,23 +189,23 @@ test('dials that a slow client misses are counted', { timeout: 60_000 }, async (
   };
   await assert.rejects(watching(), { name: 'AbortError' });
   assert.deepEqual([told, missed], [1000, 4000]);
-  assert.equal(dials.pending('gateway'), 0);
+  assert.equal(recent.pending('gateway'), 0);
 });
 
 test('the number of watchers of a program is bounded', async (t) => {
-  const { dials, admin } = await watched(t);
-  const ends = Array.from({ length: 32 }, () => dials.watch(() => {}));
+  const { recent, admin } = await watched(t);
+  const ends = Array.from({ length: 32 }, () => recent.watch(() => {}));
   const next = admin.watchDials({})[Symbol.asyncIterator]().next();
   await assert.rejects(next, /RESOURCE_EXHAUSTED: too many clients watch this program's dials: 32 may/);
   for (const end of ends) end?.();
-  assert.equal(dials.watchers, 0);
+  assert.equal(recent.watchers, 0);
 });
 
 test('operators of one tenant leave watchers to others', async (t) => {
-  const { dials } = await watched(t);
+  const { recent } = await watched(t);
   const most = (tenant?: string) => {
     let count = 0;
-    while (dials.watch(() => {}, tenant)) count++;
+    while (recent.watch(() => {}, tenant)) count++;
     return count;
   };
   assert.deepEqual([most('a'), most('b'), most('c'), most('d'), most('e'), most('f'), most()], [16, 8, 4, 2, 1, 0, 1]);

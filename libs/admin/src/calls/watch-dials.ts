@@ -3,7 +3,7 @@ import { formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { dialMessage, exhausted, invalid, ROLES, type Rpc } from './messages.ts';
-import type { SeenDial, SeenDials } from './recent-dials.ts';
+import type { SeenDial } from './seen-dials.ts';
 
 /** An event for a watcher, and the number of events dropped before it. */
 interface Told<T> {
@@ -62,15 +62,15 @@ export class Watch<T> {
 }
 
 type Matches = (dial: SeenDial) => boolean;
-export function watchRpc({ dials }: AdminBackend): Rpc<'watchDials'> {
+export function watchRpc({ recent: seen }: AdminBackend): Rpc<'watchDials'> {
   return {
     async *watchDials(request, { signal }) {
       const matches = filterOf(request);
       const watch = new Watch<SeenDial>();
       // Starts before the recent dials are read, so that events during their sending follow them.
-      const end = request.recentOnly ? () => {} : begin(dials, matches, watch, request.firstBytes);
+      const end = request.recentOnly ? () => {} : begin(seen, matches, watch, request.firstBytes);
       try {
-        const recent = [...dials].filter(matches);
+        const recent = [...seen.dials()].filter(matches);
         const most = Math.min(request.recent ?? recent.length, recent.length);
         for (const dial of recent.slice(recent.length - most)) {
           yield { dial: dialMessage(dial, request.phases), lost: 0, recent: true };
@@ -86,8 +86,13 @@ export function watchRpc({ dials }: AdminBackend): Rpc<'watchDials'> {
   };
 }
 
-function begin(dials: SeenDials, matches: Matches, watch: Watch<SeenDial>, firstBytes: boolean): () => void {
-  const end = dials.watch((dial, again) => {
+function begin(
+  seen: AdminBackend['recent'],
+  matches: Matches,
+  watch: Watch<SeenDial>,
+  firstBytes: boolean,
+): () => void {
+  const end = seen.watch((dial, again) => {
     if ((!again || firstBytes) && matches(dial)) watch.tell(dial);
   });
   if (end) return end;

@@ -10,7 +10,7 @@ import { until } from '@isthmus/runtime/testing';
 import { type DialRequest, type Operation, planeEvents } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import type { PlanePart } from '../calls/members.ts';
-import { RecentDials } from '../calls/recent-dials.ts';
+import { Recent } from '../calls/recent.ts';
 import type { AdminOptions, AdminServer } from '../server.ts';
 import { aPort, aSession, aTunnel, idleBackend } from '../testing/backend.ts';
 
@@ -228,15 +228,15 @@ function dialOf(id: string): DialRequest {
 
 test('a stream is a line of JSON for each dial, until the page goes', async () => {
   const events = planeEvents();
-  const dials = new RecentDials(events);
-  await using server = await serve({ dials });
+  const recent = new Recent(events);
+  await using server = await serve({ recent });
   const response = await watching(server, { phases: true });
   assert.equal(response.headers['content-type'], 'application/x-ndjson');
   let said = '';
   response.on('data', (chunk) => {
     said += chunk;
   });
-  await until(() => dials.watchers === 1, { what: 'a watcher' });
+  await until(() => recent.watchers === 1, { what: 'a watcher' });
   events.emit('dial:start', 'gateway', dialOf('d1'));
   events.emit('dial:end', 'gateway', dialOf('d1'), { ms: 5 });
   const lines = () => said.split('\n').filter((line) => line !== '');
@@ -245,15 +245,15 @@ test('a stream is a line of JSON for each dial, until the page goes', async () =
   assert.deepEqual([begun.dialId, begun.state, begun.phases], ['d1', 1, []]);
   assert.deepEqual([ended.state, ended.phases.length, ended.phases[0].name], [2, 1, 'gateway']);
   response.destroy();
-  await until(() => dials.watchers === 0, { what: 'the end of the watching' });
+  await until(() => recent.watchers === 0, { what: 'the end of the watching' });
 });
 
 test('a page that does not read its stream costs a thousand events, and slows down no dial', async () => {
   const events = planeEvents();
-  const dials = new RecentDials(events);
-  await using server = await serve({ dials });
+  const recent = new Recent(events);
+  await using server = await serve({ recent });
   const response = await watching(server);
-  await until(() => dials.watchers === 1, { what: 'a watcher' });
+  await until(() => recent.watchers === 1, { what: 'a watcher' });
   const long = { ...dialOf('x'.repeat(200)), destination: { host: 'h'.repeat(250), port: 1 } };
   for (let round = 0; round < 100; round++) {
     for (let n = 0; n < 1000; n++) events.emit('dial:end', 'gateway', long, { ms: 1 });

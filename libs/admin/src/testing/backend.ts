@@ -4,7 +4,6 @@ import { tlsServer } from '@isthmus/transport';
 import { planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { Recent } from '../calls/recent.ts';
-import { RecentDials } from '../calls/recent-dials.ts';
 import { type AdminOptions, type AdminServer, type AdminTls, serveAdmin } from '../server.ts';
 import { type AdminConnection, adminClient } from './client.ts';
 
@@ -25,7 +24,6 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     sessions: () => [],
     sessionCount: () => 0,
     tunnels: () => new Set(),
-    dials: new RecentDials(planeEvents()),
     recent: new Recent(planeEvents()),
     metrics: async () => ({ contentType: 'text/plain', body: 'a page\n' }),
     flags: [],

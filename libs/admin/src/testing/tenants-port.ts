@@ -6,7 +6,6 @@ import type { Authority } from '@isthmus/certificates/testing';
 import { type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { Recent } from '../calls/recent.ts';
-import { RecentDials } from '../calls/recent-dials.ts';
 import { aPort, aSession, aTunnel, idleBackend, tlsBy } from './backend.ts';
 import { type AdminClientTls, adminClient, grpcClient } from './client.ts';
 
@@ -23,12 +22,11 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
   const operations: Operation[] = [];
   const done: string[] = [];
   const events = planeEvents();
-  const dials = new RecentDials(events);
+  const recent = new Recent(events);
   for (const session of [mine, theirs]) {
     events.emit('dial:start', 'gateway', tunnelOf(session).dial);
     events.emit('dial:end', 'gateway', tunnelOf(session).dial, { ms: 1 });
   }
-  const recent = new Recent(events);
   for (const session of [mine, theirs]) events.emit('session:open', session);
   const known = (name: string) => ({
     name,
@@ -39,7 +37,6 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     state: '',
   });
   const backend = idleBackend({
-    dials,
     recent,
     checks: () => [{ name: 'sessions', ok: true, detail: 'acme: 1, beta: 1' }],
     notices: () => [{ kind: 'tenant_file', text: 'of beta' }],

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
-import { RecentDials } from './recent-dials.ts';
+import { Recent } from './recent.ts';
 
 function dialOf(tenant: string, name: string): DialRequest {
   const principal = { tenant, role: 'caller', name, rule: '' } as const;
@@ -11,19 +11,19 @@ function dialOf(tenant: string, name: string): DialRequest {
 
 test("a tenant's callers that dialled lately are known by name", () => {
   const events = planeEvents();
-  const dials = new RecentDials(events);
+  const recent = new Recent(events);
   for (const name of ['b', 'a', 'b']) events.emit('dial:start', 'gateway', dialOf('acme', name));
   events.emit('dial:start', 'hub', dialOf('acme', 'c'));
   const now = performance.now();
   assert.deepEqual(
-    [dials.callersOf('acme', now), dials.callersOf('beta', now), dials.callersOf('acme', now + ADMIN.callerMs)],
+    [recent.callersOf('acme', now), recent.callersOf('beta', now), recent.callersOf('acme', now + ADMIN.callerMs)],
     [['a', 'b'], [], []],
   );
 });
 
 test('callers of so many tenants are remembered, the last that dialled', () => {
   const events = planeEvents();
-  const dials = new RecentDials(events);
+  const recent = new Recent(events);
   for (let n = 0; n <= ADMIN.callersTenants; n++) events.emit('dial:start', 'gateway', dialOf(`t${n}`, 'api'));
-  assert.deepEqual([dials.callersOf('t0'), dials.callersOf('t1')], [[], ['api']]);
+  assert.deepEqual([recent.callersOf('t0'), recent.callersOf('t1')], [[], ['api']]);
 });
