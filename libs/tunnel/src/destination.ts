@@ -116,12 +116,13 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
 
 /**
  * IPv6 ranges that embed an IPv4 address, and the byte where it begins: NAT64's well-known prefix (RFC 6052 section 2.1) and its prefix
- * for local use (RFC 8215), IPv4-compatible addresses (RFC 4291 section 2.5.5.1), 6to4 (RFC 3056).
+ * for local use (RFC 8215), IPv4-compatible addresses (RFC 4291 section 2.5.5.1), IPv4-translated ones (RFC 2765 section 2.1), 6to4 (RFC 3056).
  */
 const CARRIES_IPV4: readonly (readonly [range: Range, at: number])[] = [
   [rangeOf('64:ff9b::/96'), 12],
   [rangeOf('64:ff9b:1::/48'), 12],
   [rangeOf('::/96'), 12],
+  [rangeOf('::ffff:0:0:0/96'), 12],
   [rangeOf('2002::/16'), 2],
 ];
 
