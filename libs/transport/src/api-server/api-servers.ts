@@ -130,10 +130,21 @@ export class ApiServers {
     return this.#uses.get(tenant)?.open ?? 0;
   }
 
-  /** Call it before a client that comes through an agent is connected, by this process or another. @throws DialError at a limit of its tenant */
-  check(dial: DialRequest): void {
-    const refusal = this.#limited(this.#useOf(dial.tenant), dial.tenant);
-    if (refusal) throw this.#failed(dial, refusal);
+  /** Counts a client while this process connects it, or has another do so. @throws DialError at a limit of its tenant */
+  async enter<Request extends DialRequest>(
+    request: Request,
+    dial: (request: Request) => Promise<Established>,
+  ): Promise<Established> {
+    const { tenant } = request;
+    const use = this.#useOf(tenant);
+    const refusal = this.#limited(use, tenant);
+    if (refusal) throw this.#failed(request, refusal);
+    use.open++;
+    try {
+      return await dial(request);
+    } finally {
+      use.open--;
+    }
   }
 
   /** Counts what this hub only passes on. */
@@ -210,8 +221,7 @@ export class ApiServers {
     const timeoutMs = TRANSPORT.apiServerConnectMs;
     const ask = async () => {
       if (before) throw this.#failed(dial, this.#sameHello(before, hello.serverName));
-      this.check(dial);
-      return this.#connectTo({ tenant, server, dial, timeoutMs }, passed);
+      return this.enter(dial, () => this.#connectTo({ tenant, server, dial, timeoutMs }, passed));
     };
     void serve(dial, ask, waiter, { role: 'api-server', events, halfClosedMs: LONGEST_TIMER });
   }
@@ -223,13 +233,12 @@ export class ApiServers {
     const start = performance.now();
     dial.destination = parseDestination(server.addresses[0] ?? '');
     const use = this.#useOf(tenant);
-    use.open++;
-    const gone = () => void use.open--;
     const connected = (reached: Reached): Established => {
       const { socket, address } = reached;
+      use.open++;
       this.addresses.count(address, 1);
       onceClosed(socket, () => {
-        gone();
+        use.open--;
         this.addresses.count(address, -1);
       });
       dial.destination = parseDestination(address);
@@ -241,7 +250,6 @@ export class ApiServers {
       return { end, ...names, ...(meter && { meter }) };
     };
     const failed = (error: unknown): never => {
-      gone();
       throw this.#failed(dial, error, start);
     };
     return this.#reach(client).then(connected, failed);

@@ -231,6 +231,26 @@ describe('A hub has a gateway connect to an API server', () => {
     assert.equal((await client.dial(request())).agentId, 'gw-1');
   });
 
+  test('with those that are on their way counted, however long a gateway is silent', async () => {
+    const limits = { ...DEFAULT_LIMITS, apiServerConnections: 1 };
+    const first = hub('hub-1', undefined, limits);
+    const opened = Promise.withResolvers<void>();
+    const silent = await connected((socket) => {
+      first.gateways.open(socket, { id: 'silent', instance: INSTANCE, tenants: undefined });
+      opened.resolve();
+    });
+    cleanups.push(() => silent.destroy());
+    await opened.promise;
+    const { client } = await agent(first);
+    const signal = new DialAbort();
+    const waits = client.dial(request({ signal }));
+    await until(() => first.apiServers.open('acme') === 1, { what: 'the one on its way' });
+    await assert.rejects(client.dial(request()), /has reached its limit apiServerConnections of 1$/);
+    signal.abort(new Error('the client leaves'));
+    await assert.rejects(waits);
+    await until(() => first.apiServers.open('acme') === 0, { what: 'its end' });
+  });
+
   test('none that leaves, and none beyond a limit of the tenant', async () => {
     const { addresses } = await apiServer();
     const first = hub('hub-1', addresses);

@@ -31,7 +31,7 @@ interface ServingGateway {
 interface GatewayLink extends ServingGateway {
   readonly client: LinkClient;
   silent: boolean;
-  /** By tenant, when it did not reach the API server last. */
+  /** By tenant, when it did not reach the API server last: the one that failed longest ago first. */
   readonly failedAt: Map<string, number>;
 }
 
@@ -97,7 +97,7 @@ export class ApiServerGateways {
       return { ...established, ...this.#names(link) };
     } catch (thrown) {
       const error = asDialError(thrown);
-      if (!signal.aborted && !isLimit(error)) link.failedAt.set(tenant, performance.now());
+      if (!signal.aborted && !isLimit(error)) failedNow(link, tenant);
       throw error;
     }
   }
@@ -141,6 +141,17 @@ export class ApiServerGateways {
       .filter(isAvoided)
       .sort((a, b) => Number(a.silent) - Number(b.silent) || failed(a) - failed(b));
     return { good: good.slice(0, most), avoided: avoided.slice(0, Math.max(0, most - good.length)) };
+  }
+}
+
+/** Forgets those that failed so long ago that it says nothing any more. */
+function failedNow({ failedAt }: GatewayLink, tenant: string): void {
+  const now = performance.now();
+  failedAt.delete(tenant);
+  failedAt.set(tenant, now);
+  for (const [each, at] of failedAt) {
+    if (now - at < TRANSPORT.apiServerAvoidMs) break;
+    failedAt.delete(each);
   }
 }
 

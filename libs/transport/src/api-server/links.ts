@@ -60,10 +60,9 @@ export class ApiServerLinks {
   constructor(options: ApiServerLinksOptions) {
     this.#options = options;
     const { apiServers, gateways } = options;
-    this.#dial = async (request) => {
-      apiServers.check(request);
-      return gateways ? gateways.dial(request, apiServers.connect) : apiServers.connect(request);
-    };
+    const { connect } = apiServers;
+    const dial: Dial = gateways ? (request) => gateways.dial(request, connect) : connect;
+    this.#dial = (request) => apiServers.enter(request, dial);
     this.#attach = gateways?.attach;
   }
 
