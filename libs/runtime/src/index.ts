@@ -8,6 +8,7 @@ export {
   listeningAt,
   machineAddresses,
   passHeader,
+  readProxyHeader,
   remoteOf,
   socketPathOf,
   sourceOf,

@@ -164,32 +164,36 @@ test(
   }),
 );
 
-test(
-  'an address that leads back to an agent is found by the first client, which does not go round without end',
-  scoped(async (scope) => {
-    const trust = await newTrust(scope);
-    const audit = `${await tempDir(scope)}/audit.jsonl`;
-    const port = await freePort();
-    const flags = { 'api-server': `127.0.0.1:${port}`, 'audit-log': audit, 'log-format': 'json' };
-    const server = await startServer(scope, trust, flags);
-    const agent = await startAgent(scope, trust, server.agentPort, listening(port));
-    await agent.waitReady();
-    const socket = tls.connect({ host: '127.0.0.1', port, rejectUnauthorized: false });
-    const [error] = await within(once(socket, 'error'), { what: 'a reset' });
-    assert.equal((error as NodeJS.ErrnoException).code, 'ECONNRESET');
-    const failure = '{tenant="default",error="destination_ip_prohibited"}';
-    const found = async () => (await server.program.metric('isthmus_api_server_failures_total')).get(failure) === 1;
-    await until(found, { what: 'the address that leads back' });
-    const over = async () =>
-      (await made(server)) === 0 && (await agent.get('/readyz?verbose')).body.includes(' 0 connections');
-    await until(over, { what: 'the end of all connections' });
-    assert.match(server.program.tail, /the connection came back: 127\.0\.0\.1:\d+ is the plane itself/);
-    // On the first one's way, each made the next until the hello had come after them. Without an end, they are 10,000.
-    const records = readRecords(audit) as unknown as Record<string, unknown>[];
-    const connections = records.filter(({ record }) => record === 'api-server').length;
-    assert.ok(connections < 2000, `${connections} connections`);
-  }),
-);
+for (const proxyProtocol of [false, true]) {
+  test(
+    `an address that leads back to an agent is found by the first client${proxyProtocol ? ', behind headers of the PROXY protocol' : ''}, which does not go round without end`,
+    scoped(async (scope) => {
+      const trust = await newTrust(scope);
+      const audit = `${await tempDir(scope)}/audit.jsonl`;
+      const port = await freePort();
+      const server = await startServer(scope, trust, {
+        ...{ 'api-server': `127.0.0.1:${port}`, 'api-server-proxy-protocol': proxyProtocol },
+        ...{ 'audit-log': audit, 'log-format': 'json' },
+      });
+      const agent = await startAgent(scope, trust, server.agentPort, listening(port));
+      await agent.waitReady();
+      const socket = tls.connect({ host: '127.0.0.1', port, rejectUnauthorized: false });
+      const [error] = await within(once(socket, 'error'), { what: 'a reset' });
+      assert.equal((error as NodeJS.ErrnoException).code, 'ECONNRESET');
+      const failure = '{tenant="default",error="destination_ip_prohibited"}';
+      const found = async () => (await server.program.metric('isthmus_api_server_failures_total')).get(failure) === 1;
+      await until(found, { what: 'the address that leads back' });
+      const over = async () =>
+        (await made(server)) === 0 && (await agent.get('/readyz?verbose')).body.includes(' 0 connections');
+      await until(over, { what: 'the end of all connections' });
+      assert.match(server.program.tail, /the connection came back: 127\.0\.0\.1:\d+ is the plane itself/);
+      // On the first one's way, each made the next until the hello had come after them. Without an end, they are 10,000.
+      const records = readRecords(audit) as unknown as Record<string, unknown>[];
+      const connections = records.filter(({ record }) => record === 'api-server').length;
+      assert.ok(connections < 2000, `${connections} connections`);
+    }),
+  );
+}
 
 test(
   'a connection outlives the link that carries it, and the way to its hub',

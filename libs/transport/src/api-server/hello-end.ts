@@ -1,14 +1,20 @@
 import type { Socket } from 'node:net';
+import { readProxyHeader } from '@isthmus/runtime';
 import type { EndUser } from '@isthmus/tunnel';
 import { SocketEnd } from '../socket-end.ts';
-import { type ClientHello, ClientHelloReader, UNREADABLE } from '../tls/client-hello.ts';
+import { type ClientHello, ClientHelloReader, HANDSHAKE, UNREADABLE } from '../tls/client-hello.ts';
 
-/** The end of a tunnel at a socket of a client, or of its API server, which finds the ClientHello that passes first. Nothing waits for it. */
+/**
+ * The end of a tunnel at a socket of a client, or of its API server, which finds the ClientHello that passes first. Nothing waits for it. What has gone
+ * round begins with a header of the PROXY protocol for each time, if the API server gets them.
+ */
 export class HelloEnd extends SocketEnd {
   readonly #way: 'from' | 'to';
   readonly #found: (hello: ClientHello) => void;
   /** Unset once it is known whether there is one. */
   #reader: ClientHelloReader | undefined = new ClientHelloReader();
+  /** The beginning of a header. Unset once they are over. */
+  #ahead: Buffer | undefined = Buffer.alloc(0);
 
   /** @param way of the hello: from a client, or to an API server */
   constructor(socket: Socket, way: 'from' | 'to', found: (hello: ClientHello) => void) {
@@ -36,9 +42,36 @@ export class HelloEnd extends SocketEnd {
   }
 
   #look(bytes: Uint8Array): void {
-    const hello = this.#reader?.read(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length));
+    if (!this.#reader) return;
+    const rest = this.#behindHeaders(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length));
+    const hello = rest && this.#reader.read(rest);
     if (hello === undefined) return;
     this.#reader = undefined;
     if (hello !== UNREADABLE) this.#found(hello);
+  }
+
+  /** @returns undefined while more bytes are needed */
+  #behindHeaders(chunk: Buffer): Buffer | undefined {
+    if (!this.#ahead) return chunk;
+    let rest = this.#ahead.length === 0 ? chunk : Buffer.concat([this.#ahead, chunk]);
+    while (rest[0] !== HANDSHAKE) {
+      const header = headerOf(rest);
+      if (header === 'none') break;
+      if (!header) {
+        this.#ahead = rest;
+        return undefined;
+      }
+      rest = rest.subarray(header.length);
+    }
+    this.#ahead = undefined;
+    return rest;
+  }
+}
+
+function headerOf(bytes: Buffer): ReturnType<typeof readProxyHeader> | 'none' {
+  try {
+    return readProxyHeader(bytes);
+  } catch {
+    return 'none';
   }
 }

@@ -16,7 +16,8 @@ export interface ClientHello {
 export const UNREADABLE = 'unreadable';
 
 /** Types of records, of handshake messages, and of extensions. */
-const [HANDSHAKE, CLIENT_HELLO, SERVER_NAME, HOST_NAME] = [22, 1, 0, 0];
+export const HANDSHAKE = 22;
+const [CLIENT_HELLO, SERVER_NAME, HOST_NAME] = [1, 0, 0];
 
 /** Type, version and length of a record; type and length of a handshake message. */
 const [RECORD_HEAD, MESSAGE_HEAD] = [5, 4];
