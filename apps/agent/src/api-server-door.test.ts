@@ -22,7 +22,7 @@ async function freePort(): Promise<number> {
 }
 
 /** An agent's door, without a hub. */
-async function door(port: number) {
+async function door(port: number, dial?: () => Promise<unknown>) {
   const events = planeEvents();
   const refusals: string[] = [];
   const failures: string[] = [];
@@ -31,6 +31,7 @@ async function door(port: number) {
   const instance = '0123456789abcdef';
   const hello = { agentId: 'a1', identifiers: '', version: '' };
   const links = new HubLinks({ serverNames: [], alpn: [], token: () => undefined, hello, instance, events });
+  if (dial) Object.assign(links, { dial });
   const places = [{ host: '127.0.0.1', port }];
   const observation = { events, tracer: noTracer };
   const opened = new ApiServerDoor({ agentId: 'a1', places, networks: new BlockList(), links, instance, observation });
@@ -60,6 +61,20 @@ test('a client waits for a hub, and is then reset', async () => {
   assert.equal(await ended, 'ECONNRESET');
   assert.match(failures[0] ?? '', /^no hub can be reached/);
   await until(() => opened.open === 0, { what: 'its end' });
+});
+
+test('what was reached for a client is ended if its tunnel cannot begin', async () => {
+  const ended: Error[] = [];
+  // No stream of a tunnel.
+  const end = { abort: (reason: Error) => void ended.push(reason) };
+  const port = await freePort();
+  const { failures } = await door(port, () => Promise.resolve([{ id: '1' }, { end, agentId: 'h1' }]));
+  assert.equal(await client(port), 'ECONNRESET');
+  assert.equal(failures.length, 1);
+  assert.deepEqual(
+    ended.map(({ message }) => message),
+    failures,
+  );
 });
 
 test('of a flood only so many wait, no source takes the places of others, and the rest are reset at once', async () => {

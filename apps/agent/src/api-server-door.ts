@@ -197,11 +197,16 @@ export class ApiServerDoor {
     const resume = (dial: DialRequest) => void this.#tunnels?.resume.enter(dial, NOT_WAITING);
     const reached = guarded(([dial, established]: Awaited<ReturnType<HubLinks['dial']>>) => {
       this.#waiting.give(1, source);
-      this.#tunnels?.resume.answered?.(dial, established);
-      if (signal.aborted) return established.end.abort(signal.reason);
-      const end = new HelloEnd(socket, 'from', ({ random }) => this.#begins(socket, source, random));
-      new Tunnel('agent', dial, end, { ...established, agentId }, events, LONGEST_TIMER);
-      socket.resume();
+      try {
+        this.#tunnels?.resume.answered?.(dial, established);
+        if (signal.aborted) return established.end.abort(signal.reason);
+        const end = new HelloEnd(socket, 'from', ({ random }) => this.#begins(socket, source, random));
+        new Tunnel('agent', dial, end, { ...established, agentId }, events, LONGEST_TIMER);
+        socket.resume();
+      } catch (error) {
+        established.end.abort(error as Error);
+        throw error;
+      }
     });
     const failed = guarded((error: unknown) => {
       this.#waiting.give(1, source);

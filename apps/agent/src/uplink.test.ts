@@ -11,6 +11,7 @@ import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
 import { FakeClock } from '@isthmus/runtime/testing';
 import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
 import { planeEvents, TokenBucket } from '@isthmus/tunnel';
+import { AGENT } from './defaults.ts';
 import { connectUplink, TokenRenewal, type UplinkOptions } from './uplink.ts';
 
 const OTHERS = ['127.0.0.1:1', '10.0.0.1:2', ''].map((address, index) => {
@@ -18,12 +19,12 @@ const OTHERS = ['127.0.0.1:1', '10.0.0.1:2', ''].map((address, index) => {
 });
 
 /** A hub that takes every agent, and what tokens it saw. */
-function hub() {
+function hub(offers: { readonly policy?: true; readonly renewal?: true } = {}) {
   const tokens: (string | undefined)[] = [];
   const upgrades = upgradeServer({
     async admit({ token }) {
       tokens.push(token);
-      return { hubId: 'h0', sessionId: 's1', tenant: 'default', plane: 'p', serverCount: 1 };
+      return { hubId: 'h0', sessionId: 's1', tenant: 'default', plane: 'p', serverCount: 1, ...offers };
     },
     open(socket) {
       const link = new LinkClient({ socket, peer: 'agent a1', events: planeEvents() });
@@ -82,6 +83,33 @@ async function addressesTold(context: TestContext, more: Partial<UplinkOptions>)
   const message = await told.promise;
   return message.type === 'membership' ? message.hubs.map(({ address }) => address) : [];
 }
+
+test('a link that cannot begin leaves no timers behind', async (context) => {
+  const { upgrades } = hub({ policy: true, renewal: true });
+  const port = await portOf(
+    net.createServer((socket) => upgrades.accept(socket)),
+    context,
+  );
+  const { setTimeout, clearTimeout } = globalThis;
+  const own: readonly unknown[] = [AGENT.rulesMs, AGENT.tokenLookMs];
+  const armed = new Set<unknown>();
+  context.mock.method(globalThis, 'setTimeout', (...args: Parameters<typeof setTimeout>) => {
+    const timer = setTimeout(...args);
+    if (own.includes(args[1])) armed.add(timer);
+    return timer;
+  });
+  context.mock.method(globalThis, 'clearTimeout', (timer: NodeJS.Timeout | undefined) => {
+    armed.delete(timer);
+    clearTimeout(timer);
+  });
+  const dial = () => {
+    throw new Error('a defect');
+  };
+  const settings = options({ serverNames: ['127.0.0.1'], timeout: 5000, dial });
+  await assert.rejects(connectUplink({ address: '127.0.0.1', port }, settings));
+  for (const timer of armed) clearTimeout(timer as NodeJS.Timeout);
+  assert.equal(armed.size, 0);
+});
 
 test('a certificate for the address that is dialled makes no hub: it gets no token', {
   timeout: 60_000,
