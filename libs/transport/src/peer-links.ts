@@ -292,7 +292,7 @@ class Peer {
     return { socket: late, address: path };
   }
 
-  /** Returns undefined if nobody listens there: the hub runs on another machine, or serves no socket. */
+  /** Returns undefined if nobody listens there: the hub runs on another machine, or serves no socket. The system says so at once. */
   async #reachLocal(path: string): Promise<Socket | undefined> {
     const socket = net.connect({ path, allowHalfOpen: true });
     try {

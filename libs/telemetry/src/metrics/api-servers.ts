@@ -25,7 +25,7 @@ export function apiServerMetrics(families: Families, tunnels: ObservedProgram['t
   families.tallied(
     'gauge',
     'api_server_connections',
-    "Clients' connections to their API servers that this process has made, by tenant.",
+    "Clients' connections to their API servers that this process has made, by tenant. A sum over all members counts each once.",
     ['tenant'],
     () => [...sums(counts.keys(), () => 1)].map(([tenant, count]) => [{ tenant }, count] as const),
   );
