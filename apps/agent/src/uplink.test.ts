@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
-import { FakeClock } from '@isthmus/runtime/testing';
+import { changed, FakeClock } from '@isthmus/runtime/testing';
 import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
 import { planeEvents, TokenBucket } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
@@ -85,6 +85,8 @@ async function addressesTold(context: TestContext, more: Partial<UplinkOptions>)
 }
 
 test('a link that cannot begin leaves no timers behind', async (context) => {
+  // Times that no other timer has.
+  using _ = changed(AGENT, { rulesMs: 12_345, tokenLookMs: 12_346 });
   const { upgrades } = hub({ policy: true, renewal: true });
   const port = await portOf(
     net.createServer((socket) => upgrades.accept(socket)),
