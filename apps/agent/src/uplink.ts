@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import tls from 'node:tls';
-import { type Clock, clientTlsOf, connectTo, systemClock, unlessGivenUp } from '@isthmus/runtime';
+import { type Clock, clientTlsOf, connectTo, onceClosed, systemClock, unlessGivenUp } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -246,38 +246,32 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     missing: (error) => link.destroy(error),
     refused: (error) => events.emit('refused', 'agent link', peer, error),
   });
-  const link = unlessFailed(
-    policy,
-    () =>
-      new LinkServer({
-        socket,
-        tenant,
-        peer,
-        role: 'agent',
-        ...(options.tunnels && { tunnels: options.tunnels }),
-        ping,
-        dial: options.dial(policy),
-        answer: options.answer,
-        events,
-        receive(message) {
-          if (message.type === 'membership' || message.type === 'membership-change')
-            membership(mayRoam ? message : withoutOtherHosts(names, message));
-          else if (message.type === 'policy') policy.take(message);
-          else if (message.type === 'renewed') renewal?.taken();
-        },
-        goaway: () => {
-          if (leaving) return;
-          leaving = true;
-          options.leave();
-        },
-      }),
-  );
+  onceClosed(socket, () => policy[Symbol.dispose]());
+  const link = new LinkServer({
+    socket,
+    tenant,
+    peer,
+    role: 'agent',
+    ...(options.tunnels && { tunnels: options.tunnels }),
+    ping,
+    dial: options.dial(policy),
+    answer: options.answer,
+    events,
+    receive(message) {
+      if (message.type === 'membership' || message.type === 'membership-change')
+        membership(mayRoam ? message : withoutOtherHosts(names, message));
+      else if (message.type === 'policy') policy.take(message);
+      else if (message.type === 'renewed') renewal?.taken();
+    },
+    goaway: () => {
+      if (leaving) return;
+      leaving = true;
+      options.leave();
+    },
+  });
   const send = (fresh: string) => link.send({ type: 'credential', token: fresh });
   const renewal = renews ? new TokenRenewal({ first: token, read: options.token, send }) : undefined;
-  void link.closed.then(() => {
-    policy[Symbol.dispose]();
-    renewal?.[Symbol.dispose]();
-  });
+  void link.closed.then(() => renewal?.[Symbol.dispose]());
   return {
     server,
     plane,
@@ -301,16 +295,6 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     },
     destroy: (reason) => link.destroy(reason),
   };
-}
-
-/** Returns what is made, or disposes of what it was to own. */
-function unlessFailed<T>(owned: Disposable, make: () => T): T {
-  try {
-    return make();
-  } catch (error) {
-    owned[Symbol.dispose]();
-    throw error;
-  }
 }
 
 /** Returns a hub's report without the addresses of other hosts: agents reach those hubs only through the configured server. */

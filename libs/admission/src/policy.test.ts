@@ -140,8 +140,9 @@ test('ports can be ranges', () => {
 
 test('no spelling of an address gets past a rule that denies it', () => {
   const policy = policyOf({ deny: [{ cidr: '127.0.0.0/8' }, { cidr: '10.0.0.10' }, { cidr: '::1' }] });
-  const spellings = ['127.0.0.1', '127.1', '0x7f.1', '2130706433', '0', '0.0.0.0', '::', '::1', '::ffff:127.0.0.1'];
-  for (const host of [...spellings, '::ffff:a00:a', '64:ff9b::a00:a', '2002:a00:a::', '::10.0.0.10', '::ffff:0:10.0.0.10', '10.10'])
+  const loopback = ['127.0.0.1', '127.1', '0x7f.1', '2130706433', '0', '0.0.0.0', '::', '::1', '::ffff:127.0.0.1'];
+  const carried = ['::ffff:a00:a', '64:ff9b::a00:a', '2002:a00:a::', '::10.0.0.10', '::ffff:0:10.0.0.10'];
+  for (const host of [...loopback, ...carried, '10.10'])
     assert.match(refusal(policy, { host, port: 1 }, '') ?? '', /^deny/, host);
   for (const host of ['10.0.0.11', '64:ff9b::a00:b', '::2', '10.11', 'localhost'])
     assert.equal(refusal(policy, { host, port: 1 }, ''), undefined, host);

@@ -31,7 +31,7 @@ interface ServingGateway {
 interface GatewayLink extends ServingGateway {
   readonly client: LinkClient;
   silent: boolean;
-  /** By tenant, when it did not reach the API server last: the one that failed longest ago first. */
+  /** By tenant, when it did not reach the API server last. */
   readonly failedAt: Map<string, number>;
 }
 
@@ -144,15 +144,11 @@ export class ApiServerGateways {
   }
 }
 
-/** Forgets those that failed so long ago that it says nothing any more. */
+/** Forgets what is so long ago that it says nothing any more. */
 function failedNow({ failedAt }: GatewayLink, tenant: string): void {
   const now = performance.now();
-  failedAt.delete(tenant);
+  for (const [each, at] of failedAt) if (now - at >= TRANSPORT.apiServerAvoidMs) failedAt.delete(each);
   failedAt.set(tenant, now);
-  for (const [each, at] of failedAt) {
-    if (now - at < TRANSPORT.apiServerAvoidMs) break;
-    failedAt.delete(each);
-  }
 }
 
 function isLimit({ code, retryable }: DialError): boolean {

@@ -53,25 +53,18 @@ export class HelloEnd extends SocketEnd {
   /** @returns undefined while more bytes are needed */
   #behindHeaders(chunk: Buffer): Buffer | undefined {
     if (!this.#ahead) return chunk;
-    let rest = this.#ahead.length === 0 ? chunk : Buffer.concat([this.#ahead, chunk]);
-    while (rest[0] !== HANDSHAKE) {
-      const header = headerOf(rest);
-      if (header === 'none') break;
-      if (!header) {
+    let rest = Buffer.concat([this.#ahead, chunk]);
+    try {
+      while (rest[0] !== HANDSHAKE) {
+        const header = readProxyHeader(rest);
         this.#ahead = rest;
-        return undefined;
+        if (!header) return undefined;
+        rest = rest.subarray(header.length);
       }
-      rest = rest.subarray(header.length);
+    } catch {
+      // It begins with neither.
     }
     this.#ahead = undefined;
     return rest;
-  }
-}
-
-function headerOf(bytes: Buffer): ReturnType<typeof readProxyHeader> | 'none' {
-  try {
-    return readProxyHeader(bytes);
-  } catch {
-    return 'none';
   }
 }
