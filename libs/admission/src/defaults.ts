@@ -15,6 +15,8 @@ export const ADMISSION = {
   syncReportBytes: 4 * 1024 * 1024,
   /** The largest tenant's file. */
   tenantFileBytes: 256 * 1024,
+  /** Faults of a tenant's file that are told one by one. */
+  problemsOfFile: 20,
   /** The largest file that a tenant's file names. */
   credentialFileBytes: 1024 * 1024,
   /** The largest file of revocation lists: 100,000 certificates. */

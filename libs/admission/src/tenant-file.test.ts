@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { Composer } from 'yaml';
 import { ADMISSION } from './defaults.ts';
 import { readTenantFile } from './tenant-file.ts';
 
@@ -68,6 +69,13 @@ describe("a tenant's file", () => {
     ],
     ['has an unknown field inside', 'tenant: a\nlimits:\n  tunnel: 1', /^3:3 limits\.tunnel: unknown field tunnel/],
     ['has a field twice', 'tenant: a\ntenant: b', /^2:1 : /],
+    ['makes a set of fields', 'tenant: a\ndial: !!set {allow}', /^2:\d+ dial\.allow: expected a list/],
+    ['makes a list of fields', 'tenant: a\ndeny: !!omap [agents: [x]]', /^2:\d+ deny\.0: unknown field 0/],
+    [
+      'has a limit of more bytes than there are numbers',
+      `tenant: a\nlimits: {bytesQueued: ${'9'.repeat(30)}GiB}`,
+      /2\^53/,
+    ],
     ['has two documents', 'tenant: a\n---\ntenant: b', /document/],
     ['has an alias', 'tenant: &x a\nserver: *x', /aliases/],
     ['is not YAML', 'tenant: [a', /^1:/],
@@ -106,8 +114,21 @@ describe("a tenant's file", () => {
     assert.equal(problemsOf('tenant: A\nagents: []\nlimits: {tunnels: 0, agents: x}').length, 4);
   });
 
-  it('costs what its length costs, with any content', () => {
-    const deep = `tenant: a\nserver: ${'['.repeat(10_000)}`;
-    assert.ok(problemsOf(deep).length > 0);
+  it('tells of the first of very many problems, and how many more there are', () => {
+    const of = (source: string) => problemsOf(source).map((problem) => problem.replace(/^\d+:\d+ /, ''));
+    const entries = of(`tenant: a\nagents: [${'{}, '.repeat(999)}{}]`);
+    assert.equal(entries.length, ADMISSION.problemsOfFile + 1);
+    assert.equal(entries.at(-1), `: and ${1000 - ADMISSION.problemsOfFile} more problems`);
+    assert.equal(of(']'.repeat(10_000)).at(-1), `: and ${10_000 - ADMISSION.problemsOfFile} more problems`);
+    assert.deepEqual(of(`tenant: a\nserver: ${'['.repeat(10_000)}`), [': it is nested too deep']);
+  });
+
+  it('is parsed once for all its problems that something else finds', (t) => {
+    const source = `tenant: a\nagents: [${'{certificates: {ca: x}}, '.repeat(1000)}]`;
+    const read = readTenantFile(source);
+    assert.ok('file' in read);
+    const parsing = t.mock.method(Composer.prototype, 'compose');
+    for (let n = 0; n < 1000; n++) read.problem(`agents[${n}].certificates.ca`, 'no');
+    assert.ok(parsing.mock.callCount() <= 1, `${parsing.mock.callCount()} times`);
   });
 });

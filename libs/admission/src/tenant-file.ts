@@ -1,5 +1,6 @@
+import { yamlDocument } from '@isthmus/kube/yaml';
 import * as v from 'valibot';
-import { isMap, isNode, isScalar, LineCounter, type Node, parseDocument } from 'yaml';
+import { isMap, isNode, isScalar, LineCounter, type Node } from 'yaml';
 import { ADMISSION } from './defaults.ts';
 import { type TenantFile, tenantFile } from './tenant-schema.ts';
 
@@ -30,7 +31,7 @@ export function readTenantFile(source: string, absolute: (path: string) => strin
     return { problems: [{ ...START, message: `the file has more than ${ADMISSION.tenantFileBytes} bytes` }] };
   const { document, place } = parsed(source);
   if (document.errors.length > 0)
-    return { problems: document.errors.map(({ pos, message }) => ({ ...place(pos[0]), at: '', message })) };
+    return { problems: firstOf(document.errors, ({ pos, message }) => ({ ...place(pos[0]), at: '', message })) };
   let value: unknown;
   try {
     value = document.toJS({ maxAliasCount: 0 });
@@ -42,12 +43,19 @@ export function readTenantFile(source: string, absolute: (path: string) => strin
   if (result.success) return usable(withSockets(result.output, absolute), source);
   const { contents } = document;
   return {
-    problems: result.issues.map((issue) => {
+    problems: firstOf(result.issues, (issue) => {
       const keys = (issue.path ?? []).map(({ key }) => key as string | number);
       const message = messageOf(issue, keys);
       return { ...place(offsetOf(contents, keys, issue.expected === 'never')), at: textOf(keys), message };
     }),
   };
+}
+
+/** A line of logs and of pages each: the first ones, and how many there are more. */
+function firstOf<T>(faults: readonly T[], problem: (fault: T) => Problem): Problem[] {
+  const first = faults.slice(0, ADMISSION.problemsOfFile).map(problem);
+  const more = faults.length - first.length;
+  return more === 0 ? first : [...first, { ...START, message: `and ${more} more problems` }];
 }
 
 /** Apart from what reads the file: a function there would keep the parsed document for as long as itself. */
@@ -64,9 +72,22 @@ function withSockets(file: TenantFile, absolute: (path: string) => string): Tena
   return { ...file, callers };
 }
 
-function parsed(source: string) {
+/** The last file that was parsed, until what runs now ends: it may have many problems, each with its own place. */
+let last: { readonly source: string; readonly found: ReturnType<typeof parse> } | undefined;
+
+function parsed(source: string): ReturnType<typeof parse> {
+  if (last?.source === source) return last.found;
+  const found = parse(source);
+  last = { source, found };
+  queueMicrotask(() => {
+    last = undefined;
+  });
+  return found;
+}
+
+function parse(source: string) {
   const lines = new LineCounter();
-  const document = parseDocument(source, { lineCounter: lines, prettyErrors: false, uniqueKeys: true });
+  const document = yamlDocument(source, lines);
   const place = (offset: number) => {
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(1, line), column: Math.max(1, col) };

@@ -65,8 +65,8 @@ const UNSUPPORTED_USER = ['username', 'password', 'as', 'auth-provider', 'exec']
 /** The parts of a kubeconfig that its current context names. */
 async function contextIn(kubeconfig: string) {
   // Loaded only if there is such a file, because it takes 2 MB.
-  const { parse } = await import('yaml');
-  const config = asPart(parse(kubeconfig), 'the file');
+  const { yamlValue } = await import('./yaml.ts');
+  const config = asPart(yamlValue(kubeconfig), 'the file');
   const current = requiredText(config, 'current-context', 'the file');
   const context = named(config, 'contexts', 'context', current);
   const clusterName = requiredText(context, 'cluster', `context ${current}`);

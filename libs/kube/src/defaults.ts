@@ -14,6 +14,12 @@ export const KUBE = {
   retryCapMs: 2000,
   /** How long a kubeconfig, or a pod's token, counts as current after it was read, as in client-go. */
   rereadMs: 60_000,
+  /** Words, signs, blanks and line ends of a YAML document that others wrote. Each takes some 7 microseconds. */
+  yamlPieces: 200_000,
+  /** Aliases in it. People write few, and each is looked for among all anchors. */
+  yamlAliases: 100,
+  /** How deep it may be, in the library's nodes: a field has two of them. */
+  yamlDepth: 100,
   /** The longest answer or event that is read. A list of 10,000 leases is about 6 MB; a longer one is not meant for this client. */
   bodyBytes: 32 * 1024 * 1024,
   /** Connections to an API server, both in use and kept open. */

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { passwordHash } from '@isthmus/admission';
-import { parse, stringify } from 'yaml';
+import { yamlValue } from '@isthmus/kube/yaml';
+import { stringify } from 'yaml';
 import { OwnSecret, PLANE, type Reference, type Source, type Store } from './kinds.ts';
 import type { Values } from './values.ts';
 
@@ -170,7 +171,7 @@ class File {
 
 /** @throws Error if it names a file, or anything but an API server, its CA and a credential: members would read what its author may not */
 function checkKubeconfig(text: string): void {
-  const config = parse(text) as Record<string, unknown> | null;
+  const config = yamlValue(text) as Record<string, unknown> | null;
   for (const [list, allowed] of Object.entries(KUBECONFIG_FIELDS)) {
     const entries = config?.[list];
     if (!Array.isArray(entries)) throw new Error(`a kubeconfig without ${list}`);
