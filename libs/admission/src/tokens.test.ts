@@ -145,6 +145,12 @@ describe("an issuer's keys", () => {
   ] as const) {
     it(`are not in ${what}`, () => assert.rejects(readTokenKeys(text)));
   }
+
+  it('are named if they are no texts', () =>
+    assert.rejects(
+      readTokenKeys('{"keys": [{"kty": "RSA", "n": 5, "e": {}}]}'),
+      /RSA key in it whose n or e is no text/,
+    ));
 });
 
 /** @param modulus in bits @param exponent in bytes */

@@ -109,6 +109,8 @@ export async function readTokenKeys(text: string): Promise<TokenKeys> {
 
 /** @throws Error if it is an RSA key that costs too much */
 function checkSize({ n = '', e = '' }: JWK): void {
+  if (typeof n !== 'string' || typeof e !== 'string')
+    throw new Error('there is an RSA key in it whose n or e is no text');
   const [modulus, exponent] = [n, e].map((text) => Buffer.from(text, 'base64url').length * 8) as [number, number];
   if (modulus > ADMISSION.issuerRsaBits || exponent > ADMISSION.issuerExponentBits)
     throw new Error(
