@@ -96,6 +96,8 @@ export const RUNTIME = {
   certificateBytes: 4096,
   /** CA bundles that stay parsed: those of flags and of what a program connects to. Tenants keep their own. */
   certificateBundles: 16,
+  /** Certificates of a bundle that cannot be used and are named one by one. */
+  skippedNamed: 10,
   /** Public keys that stay parsed, some KB each. */
   publicKeys: 512,
   /** Certificates that a peer may send in a handshake, its own included. Honest peers send 2 to 4. More refuse it. */

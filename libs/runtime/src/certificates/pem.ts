@@ -15,7 +15,7 @@ const BOMS_AND_BLANKS = /^(?:\xef\xbb\xbf|\ufeff|[ \t])+/gm;
 export function pemText(pem: Buffer | string): string {
   return pem
     .toString('latin1')
-    .replaceAll(/\r+\n|\r/g, '\n')
+    .replaceAll(/\r+\n?/g, '\n')
     .replaceAll(BOMS_AND_BLANKS, '');
 }
 
@@ -54,7 +54,10 @@ function blockAt(text: string, begin: number, end: number): Buffer | undefined {
 function lineAt(text: string, from: number): { readonly line: string; readonly next: number } {
   const found = text.indexOf('\n', from);
   const end = found < 0 ? text.length : found;
-  return { line: text.slice(from, end).replace(/[ \t]+$/, ''), next: end + 1 };
+  let last = end;
+  // Not by a pattern, which would look at the blanks of a long line again from each of them.
+  while (last > from && (text[last - 1] === ' ' || text[last - 1] === '\t')) last--;
+  return { line: text.slice(from, last), next: end + 1 };
 }
 
 function fromBase64(text: string): Buffer | undefined {

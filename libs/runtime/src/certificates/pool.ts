@@ -93,6 +93,8 @@ function poolIn(text: string): CertificatePool {
     if (found) (fault === undefined ? certificates : weak).push(found);
     if (fault !== undefined) skipped.push(`${whichOf(index, blocks, found)}: ${fault}`);
   }
+  const more = skipped.length - RUNTIME.skippedNamed;
+  if (more > 0) skipped.splice(RUNTIME.skippedNamed, more, `${more} more`);
   return new CertificatePool(certificates, skipped, weak);
 }
 
