@@ -7,6 +7,6 @@ await ensureInstalled();
 const main = () => import(`../test/src/${rig}/main.ts`);
 if (process.argv.some((option) => option === '--help' || option === '--list')) await main();
 else {
-  for (const line of await ensureTools('redis')) console.error(line);
+  for (const line of await ensureTools(['redis'])) console.error(line);
   await withBundles(main);
 }

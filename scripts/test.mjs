@@ -13,12 +13,12 @@ import { fetchNode } from './node.mjs';
 /** `first` targets are empty, and wait for the longest ones: Nx begins with tasks that others wait for, and then with those of packages that most need. */
 const GATE = ['gate-first', 'test', 'lint', 'types', 'generated'];
 const ALL = ['planes-first', 'test-redis', 'test', 'lint', 'types', 'generated', 'test-docs', 'boundaries'];
+/** In CI also packages that a tunnel's bytes pass through, and edges. Of the others, Deno runs the unit tests every night. */
+const IN_CI = process.env.CI ? ['tunnels-on-deno'] : [];
 /** What runs in the program of others, with the `fetch` of their Node; and whether OpenSSL is laid out as we take it to be. */
 const ON_FLOOR = 'libs/{client/src/undici,runtime/src/verification-bound}.test.ts';
 /** Edges where runtimes have differed: what ends, resets, waits and moves much. */
 const EDGES = 'test/src/edges/{closing,cuts,destinations,failures,pressure,resets}.test.ts';
-/** Packages that a tunnel's bytes pass through, and edges. Of the others, Deno runs the unit tests every night. */
-const ON_THE_WAY = '--projects=@isthmus/transport,@isthmus/tunnel,@isthmus/wire,@isthmus/test';
 /** What a file of tests names that are skipped unless slow tests run. Those of compat would take ten minutes more. */
 const IS_SLOW = /unlessSlow|SLOW_TESTS|noHelm|noApiServer/;
 const MINUTE = 60_000;
@@ -28,17 +28,17 @@ const TOOLS = ['redis', 'chromium', 'prometheus'];
 
 /** Each part: what runs it, what must be there, and how long it may take. */
 const PARTS = {
-  all: { argv: () => nx(2, ...ALL), tools: TOOLS, go: GO, minutes: 45 },
-  // Unit tests wait more than they work.
-  gate: { argv: () => nx(3, ...GATE), minutes: 45 },
-  floor: { argv: () => node(3, ON_FLOOR, EDGES), env: onOldest, minutes: 20 },
+  // Whole planes beside unit tests, which wait more than they work.
+  all: { argv: () => nx(2, ...ALL, ...IN_CI), tools: TOOLS, go: GO, minutes: 45 },
+  gate: { argv: () => nx(4, ...GATE), minutes: 45 },
+  // One file at a time, beside whole planes.
+  floor: { argv: () => node(1, ON_FLOOR, EDGES), env: onOldest, minutes: 60 },
   slow: {
     argv: () => node(1, ...slowTests()),
     env: () => ({ ISTHMUS_SLOW_TESTS: '1' }),
     ...{ tools: TOOLS, go: [...GO, 'manifests'], minutes: 45 },
   },
   deno: { argv: () => nx(2, 'test-deno'), tools: ['redis'], minutes: 20 },
-  'tunnels on deno': { argv: () => nx(2, 'test-deno', ON_THE_WAY), minutes: 20 },
   // On one processor, with what the tests leave of it; it may take as long as all that runs beside it.
   simulate: {
     argv: () => ['nice', '-n', '19', process.execPath, join(ROOT, 'scripts/simulate.mjs'), '--schedules', '100000'],
@@ -49,21 +49,13 @@ const PARTS = {
 const SILENT = /^\s*[✔▶] |^ℹ |^\s*(\.\.\. )?ok \(|\.\.\.( ok \(|$)|^running \d+ tests? from /;
 
 /**
- * Nx knows what a change can affect, and runs only that. Each target of whole planes has two files at once: with more than two of these, two
- * processors are so busy that a program is silent for longer than its peers wait.
+ * Nx knows what a change can affect, and runs only that. One target has all whole planes, of four files at once: with more, two processors are so
+ * busy that a program is silent for longer than its peers wait.
  */
 function nx(parallel, ...targets) {
   const fresh = process.env.CI === 'true' ? ['--skipNxCache'] : [];
-  return [
-    bin('nx'),
-    'run-many',
-    `--parallel=${parallel}`,
-    '--outputStyle=static',
-    '--nxBail=false',
-    ...fresh,
-    '-t',
-    ...targets,
-  ];
+  const flags = [`--parallel=${parallel}`, '--outputStyle=static', '--nxBail=false', ...fresh];
+  return [bin('nx'), 'run-many', ...flags, '-t', ...targets];
 }
 
 function node(concurrency, ...files) {
@@ -108,11 +100,15 @@ async function inTurn(names) {
 }
 
 const [part] = process.argv.slice(2);
-await ensureInstalled();
-const parts = part ? [part] : process.env.CI ? ['all', 'floor', 'tunnels on deno'] : ['all'];
-const missing = await ensureTools(...parts.flatMap((each) => PARTS[each].tools ?? []));
-const beside = !part && process.env.CI ? ['simulate'] : [];
-const counts = sum(await withBundles(() => Promise.all([inTurn(parts), inTurn(beside)])));
+const lanes = [[part ?? 'all'], !part && process.env.CI ? ['simulate', 'floor'] : []];
+const parts = lanes.flat();
+const tools = parts.flatMap((each) => PARTS[each].tools ?? []);
+// Side by side: each waits for its server. What a part's environment fetches is there when the part comes.
+const [missing] = await Promise.all([
+  ensureTools(tools, ensureInstalled()),
+  ...parts.map((each) => PARTS[each].env?.()),
+]);
+const counts = sum(await withBundles(() => Promise.all(lanes.map(inTurn))));
 for (const line of missing) console.log(`\n${line}`);
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

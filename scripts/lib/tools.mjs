@@ -32,13 +32,16 @@ const TOOLS = {
 /**
  * Makes tools available where no permission is needed: as root on a system with apt-get. Resolves with a line for each that is still
  * missing, which says what is skipped and what to install.
+ * @param npmDone resolves once npm is done with node_modules
  */
-export async function ensureTools(...names) {
+export async function ensureTools(names, npmDone) {
   const missing = () => names.map((name) => TOOLS[name]).filter((tool) => !isThere(tool));
   if (missing().length > 0 && canInstall()) {
     await aptUpdate(missing().map((tool) => tool.package));
-    for (const tool of missing()) await (tool.unpacked ? unpack(tool) : aptInstall(tool.package));
+    for (const tool of missing().filter((tool) => !tool.unpacked)) await aptInstall(tool.package);
   }
+  await npmDone;
+  if (canInstall()) for (const tool of missing().filter((tool) => tool.unpacked)) await unpack(tool);
   return missing().map(
     (tool) => `${tool.package} is not installed, so ${tool.skipped} are skipped: apt-get install ${tool.package}`,
   );
