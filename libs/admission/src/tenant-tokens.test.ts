@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { keyPair as pair, until } from '@isthmus/runtime/testing';
+import { changed, keyPair as pair, until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { exportJWK, SignJWT } from 'jose';
 import { ADMISSION } from './defaults.ts';
@@ -186,7 +186,7 @@ test('a JWKS is fetched, and again when a token names a key that it lacked', TIM
 });
 
 for (const [what, answer, problem] of [
-  ['hangs', () => {}, /no answer within 5 s/],
+  ['hangs', () => {}, /no answer within 0.5 s/],
   ['has no keys', (_, response) => void response.end('{"keys": []}'), /no public key/],
   ['says nonsense', (_, response) => void response.end('<html>'), /no public key/],
   ['fails', (_, response) => void response.writeHead(500).end(), /status 500/],
@@ -226,6 +226,8 @@ for (const [what, answer, problem] of [
       await put('a', tokensOf(`jwksUrl: "${url}"`));
       await prove(await token(a.privateKey, { kid: 'k' }));
       good = false;
+      // An answer that is on its way may take its time.
+      using _ = changed(ADMISSION, what === 'hangs' ? { keysFetchMs: 500 } : {});
       const now = performance.now();
       context.mock.method(performance, 'now', () => now + 400_000);
       // By now the URL is due.

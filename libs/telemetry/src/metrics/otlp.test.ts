@@ -214,8 +214,7 @@ test('if metrics are not exported, no SDK is loaded', {
     `import { exportMetrics } from ${JSON.stringify(import.meta.resolve('../instrument.ts'))};`,
     'const logger = { info() {}, warn() {} };',
     "const by = { program: 'x', version: '1', role: 'gateway', process: 'p', logger };",
-    'const end = await exportMetrics({ collect: async () => [] }, by);',
-    'await end();',
+    'await exportMetrics({ collect: async () => [] }, by);',
   ];
   const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' };
   assert.deepEqual(loadedSdk(source, endpoint), []);
