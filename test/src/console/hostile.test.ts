@@ -101,8 +101,9 @@ test(
     // Too long for the hub, which refuses it.
     await assert.rejects(rogueAgent(scope, trust, hub.agentPort, encodeURIComponent(LONG)));
     const admin = adminOf(scope, gateway.program);
-    const [session] = (await admin.listSessions({})).sessions;
-    assert.deepEqual([session?.agentId, session?.identifiers?.host], [NAME, [LONG]]);
+    const held = async () => (await admin.listSessions({})).sessions[0];
+    const { agentId, identifiers } = await until(held, { what: 'the session of the evil agent' });
+    assert.deepEqual([agentId, identifiers?.host], [NAME, [LONG]]);
     const watched = await openConsole(scope, await browser(), gateway.program, programs);
     const { page } = watched;
     await dial(scope, gateway, 'connect', `${'x'.repeat(250)}.example:1`).catch(() => {});

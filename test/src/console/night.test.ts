@@ -151,8 +151,12 @@ test(
         );
         return { lines: lines.length, labels: labels.length, under: under.length };
       });
-    await until(async () => (await covered()).labels === 4, { what: 'four labels' });
-    assert.deepEqual(await covered(), { lines: 4, labels: 4, under: 0 });
+    const labelled = async () => {
+      const seen = await covered();
+      return seen.labels === 4 && seen;
+    };
+    const drawn = await until(labelled, { what: 'four labels' });
+    assert.deepEqual(drawn, { lines: 4, labels: 4, under: 0 });
   }),
 );
 

@@ -48,9 +48,10 @@ for (const who of ['agent', 'hub'] as const)
         PROTOCOLS.map((protocol) => dial(scope, ways, protocol, destination.authority)),
       );
       const { program } = who === 'agent' ? agent : (hubs[0] as Member);
-      const said = [agent, gateway, ...hubs].map(linesFromNow);
+      let said: ReturnType<typeof linesFromNow>[] = [];
       const lines = (message: string) => said.flatMap((of) => of(message));
       const freeze = async () => {
+        said = [agent, gateway, ...hubs].map(linesFromNow);
         const since = performance.now();
         program.signal('SIGSTOP');
         await sleep(STANDSTILL.ms);

@@ -69,7 +69,7 @@ test(
     );
     await Promise.all(tunnels.map((tunnel) => carries(tunnel)));
     const busy = { ...idle, established: 4, http: 2, grpc: { Proxy: 2, Connect: 0 } };
-    assert.deepEqual(await gauges(), busy);
+    await eventually(async () => assert.deepEqual(await gauges(), busy));
     const endpoints = async () => {
       const counts = await Promise.all(agents.map((agent) => value(agent, `${AGENT}open_endpoint_connections`)));
       return counts.reduce((sum: number, count) => sum + (count ?? 0), 0);
@@ -86,7 +86,7 @@ test(
     // A second agent of the same id is the same backend.
     const twin = await startAgent(scope, trust, server.agentPort, { 'agent-id': 'agent-0' });
     await twin.waitReady();
-    assert.equal((await gauges()).backends, 2);
+    await eventually(async () => assert.equal((await gauges()).backends, 2));
     await agents[1]?.kill();
     await eventually(async () => assert.deepEqual((await gauges()).byStrategy, { default: 1 }));
   }),

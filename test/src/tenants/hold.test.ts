@@ -6,6 +6,7 @@ import type { TenantFile } from '@isthmus/admission';
 import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   echo,
+  eventually,
   gatewayMember,
   holdMember,
   type Member,
@@ -79,7 +80,6 @@ test(
   { skip: redisMissing(), timeout: 180_000 },
   scoped(async (scope) => {
     const { directory, acme, callers, file, gateways, hold, linked } = await heldTenant(scope);
-    const [first, second] = gateways;
     const [kept, forbidden] = [(await echo(scope)).authority, (await echo(scope)).authority];
     const open = async (authority: string): Promise<Duplex> => {
       const tunnel = await dial(scope, hold.ways, 'connect', authority);
@@ -87,13 +87,26 @@ test(
       return tunnel;
     };
     const [stays, ends] = [await open(kept), await open(forbidden)];
-    const seen = async (gateway: Member) => (await gateway.tunnels()).map(({ tenant, caller }) => [tenant, caller]);
     const mine = [acme.name, `CN=${CALLER}`];
-    assert.deepEqual(await seen(first), [mine, mine]);
+    const seen = async (gateway: Member) => (await gateway.tunnels()).map(({ tenant, caller }) => [tenant, caller]);
+    /** On a busy machine, hold may have gone on through the other gateway before. */
+    const carrierOf = (authority: string) =>
+      until(
+        async () => {
+          for (const gateway of gateways.filter(({ running }) => running))
+            for (const { destination, resume } of await gateway.tunnels())
+              if (destination === authority && resume?.attached) return gateway;
+          return undefined;
+        },
+        { what: `a gateway that carries the tunnel to ${authority}` },
+      );
+    const otherThan = (gateway: Member) => gateways.find((each) => each !== gateway) as Member;
+    const first = await carrierOf(kept);
+    const second = otherThan(first);
 
     await first.kill();
     for (const tunnel of [stays, ends]) await carries(tunnel, 'through the second gateway');
-    assert.deepEqual(await seen(second), [mine, mine]);
+    await eventually(async () => assert.deepEqual(await seen(second), [mine, mine]));
     await first.restart();
     await linked(2);
 
@@ -101,7 +114,9 @@ test(
     await second.roll();
     for (const tunnel of [stays, ends]) await carries(tunnel, 'through the first gateway');
     const told = rolled.logs.filter(({ msg }) => msg === 'tunnel closed').map(({ closedBy, cut }) => [closedBy, cut]);
-    assert.deepEqual(told, Array(2).fill(['caller', undefined]), 'a tunnel that goes on elsewhere is not cut');
+    assert.ok(told.length >= 2, rolled.tail);
+    for (const each of told)
+      assert.deepEqual(each, ['caller', undefined], 'a tunnel that goes on elsewhere is not cut');
     await linked(2);
     await first.kill();
     for (const tunnel of [stays, ends]) await carries(tunnel, 'through the second gateway again');
@@ -116,18 +131,20 @@ test(
       await until(() => lines('tenants in force').length > 0, { what: 'the rule at both gateways' });
     await assert.rejects(open(forbidden), /closed/);
     await carries(ends, 'a changed rule ends no tunnel');
-    await second.kill();
+    const killed = await carrierOf(forbidden);
+    const left = otherThan(killed);
+    await killed.kill();
     await closed(ends);
     assert.equal(await cutAt(hold.member, forbidden), 'policy');
     const listed = async () => {
-      const { cuts } = await adminOf(scope, first.program).getHistory({});
+      const { cuts } = await adminOf(scope, left.program).getHistory({});
       return cuts.map(({ by, tenant, caller, destination, hold }) => [by, tenant, caller, destination, hold]);
     };
     // Only hold knows it, and tells the gateway that is left.
     await until(async () => (await listed()).length > 0, { what: 'the cut at the gateway' });
     assert.deepEqual(await listed(), [['policy', ...mine, forbidden, hostname()]]);
-    await carries(stays, 'through the first gateway again');
-    await second.restart();
+    await carries(stays, 'through the gateway that is left');
+    await killed.restart();
     await linked(2);
 
     await directory.write({ ...file, callers: callers('another') });
