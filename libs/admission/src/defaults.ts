@@ -81,6 +81,8 @@ export const ADMISSION = {
   keysFetchMs: 5000,
   /** Fetches of keys that run at once, for all tenants. Others wait; one that hangs keeps its place for 5 s. */
   keysFetches: 32,
+  /** The same of one tenant. Tenants take turns. */
+  keysFetchesOfTenant: 8,
   /** The longest answer with keys. Twenty keys take 10 KB. */
   keysAnswerBytes: 1024 * 1024,
   /** For a token with an unknown key id, the keys of at most so many tenants are fetched. More need a server name or port of their own. */
@@ -90,6 +92,8 @@ export const ADMISSION = {
 
   /** How long one review of a token by a tenant's API server may take. An agent waits for 10 s. */
   tokenReviewMs: 4000,
+  /** The longest answer to one: it repeats the token, and names the user with its groups. */
+  tokenReviewBytes: 256 * 1024,
   /** Reviews of one tenant's tokens a second. 500 agents that return together wait 24 s at most. */
   tokenReviewsPerSecond: 20,
   /** Reviews of one tenant's tokens at once, after a quiet time. */
@@ -116,12 +120,16 @@ export const ADMISSION = {
   nodesFirstMs: 3000,
   /** API servers that are asked for their nodes at once. */
   nodeLooks: 16,
+  /** The same of one tenant. Tenants take turns. */
+  nodeLooksOfTenant: 4,
   /** How long one call for a page of nodes may take. */
   nodesCallMs: 5000,
   /** How long all pages of one API server may take. */
   nodesLookMs: 30_000,
   /** Nodes in a page, of 10 to 40 KB each. */
   nodesAPage: 100,
+  /** The longest page of nodes. */
+  nodesPageBytes: 8 * 1024 * 1024,
   /** The most nodes of one API server: twice as many as Kubernetes supports. */
   nodes: 10_000,
 };

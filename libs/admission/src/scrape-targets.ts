@@ -24,7 +24,7 @@ interface ScrapeTargetsOptions {
 export class ScrapeTargets {
   readonly #options: ScrapeTargetsOptions;
   readonly #lists = new Map<string, NodeList>();
-  readonly #looks = new Semaphore(ADMISSION.nodeLooks);
+  readonly #looks = new Semaphore(ADMISSION.nodeLooks, ADMISSION.nodeLooksOfTenant);
   readonly #closing = new AbortController();
 
   constructor(options: ScrapeTargetsOptions) {
@@ -81,7 +81,7 @@ export class ScrapeTargets {
     });
     for (const list of due.sort((a, b) => Number(a.failure !== undefined) - Number(b.failure !== undefined))) {
       list.looking = this.#looks
-        .take(() => look(list, this.#closing.signal))
+        .take(() => look(list, this.#closing.signal), list.tenant)
         .finally(() => {
           list.lookedAt = performance.now();
           list.looking = undefined;
@@ -155,7 +155,7 @@ interface NodesPage {
 
 /** Asks an API server for its nodes, page by page. The connection ends with it: the next look is `nodesMs` later at the earliest. */
 async function listed(kubeconfig: string, signal: AbortSignal): Promise<KnownNode[]> {
-  const options = { qps: -1, timeoutMs: ADMISSION.nodesCallMs };
+  const options = { qps: -1, timeoutMs: ADMISSION.nodesCallMs, answerBytes: ADMISSION.nodesPageBytes };
   using client = await kubeClient({ source: kubeconfigFile(kubeconfig), ...options });
   const found: KnownNode[] = [];
   let next = '';

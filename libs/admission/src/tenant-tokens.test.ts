@@ -245,3 +245,20 @@ for (const [what, answer, problem] of [
     },
   );
 }
+
+test("a tenant's many URLs that hang delay no other tenant's keys", TIMEOUT, async (context) => {
+  const { put, prove } = await plane(context);
+  let hanging = 0;
+  const hangs = await endpoint(context, () => void hanging++);
+  const key = pair();
+  const published = await jwks({ k: key.publicKey });
+  const good = await endpoint(context, (_request, response) => void response.end(published));
+  const urls = Array.from({ length: 2 * ADMISSION.keysFetches }, (_, n) => `${hangs}/${n}`);
+  const entry = (url: string) => tokensOf(`jwksUrl: "${url}"`).slice(1, -1);
+  await put('loud', `[${urls.map(entry)}]`);
+  await until(() => hanging > 0);
+  await put('quiet', tokensOf(`jwksUrl: "${good}"`));
+  const shown = await token(key.privateKey, { kid: 'k' });
+  assert.equal((await prove(shown, 'quiet')).principal.tenant, 'quiet');
+  assert.ok(hanging <= ADMISSION.keysFetchesOfTenant, `${hanging} at once`);
+});

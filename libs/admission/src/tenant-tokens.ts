@@ -48,7 +48,7 @@ async function fetchKeys({ url, ca }: KeysUrl): Promise<string> {
 }
 
 /** Of all tenants. */
-const fetches = new Semaphore(ADMISSION.keysFetches);
+const fetches = new Semaphore(ADMISSION.keysFetches, ADMISSION.keysFetchesOfTenant);
 
 /** The keys that an issuer publishes. While the newest cannot be fetched, the last good ones stay in force. */
 class UrlKeys {
@@ -66,20 +66,20 @@ class UrlKeys {
     this.#url = url;
   }
 
-  /** Fetches them if it is time. @returns whether the keys or the problem changed */
-  async look(): Promise<boolean> {
-    return performance.now() >= this.#next && this.#fetch();
+  /** Fetches them if it is time, in the turn of a tenant. @returns whether the keys or the problem changed */
+  async look(tenant: string): Promise<boolean> {
+    return performance.now() >= this.#next && this.#fetch(tenant);
   }
 
   /** Fetches them for a token with an unknown key id, unless that was done a moment ago. @returns as `look` */
-  async seek(): Promise<boolean> {
+  async seek(tenant: string): Promise<boolean> {
     if (this.#fetching) return this.#fetching;
-    return performance.now() >= this.#last + ADMISSION.keysAgainMs && this.#fetch();
+    return performance.now() >= this.#last + ADMISSION.keysAgainMs && this.#fetch(tenant);
   }
 
-  #fetch(): Promise<boolean> {
+  #fetch(tenant: string): Promise<boolean> {
     this.#fetching ??= fetches
-      .take(() => this.#try())
+      .take(() => this.#try(), tenant)
       .finally(() => {
         this.#last = performance.now();
         this.#fetching = undefined;
@@ -218,10 +218,10 @@ export class TenantTokens implements TokenJudge {
   async #seek(said: SaidByToken, tenant: string | undefined): Promise<boolean> {
     const ways = this.#issuers.waysFor(said, tenant);
     if (new Set(ways.map((way) => way.tenant)).size > ADMISSION.tenantsSought) return false;
-    const urls = new Set<UrlKeys>();
+    const urls = new Map<UrlKeys, string>();
     for (const { tenant: of, rule } of ways)
-      for (const { way, url } of this.#entries.get(of) ?? []) if (url && way.rule === rule) urls.add(url);
-    const sought = [...urls].map(async (url) => (await url.seek()) && this.#renew(url));
+      for (const { way, url } of this.#entries.get(of) ?? []) if (url && way.rule === rule) urls.set(url, of);
+    const sought = [...urls].map(async ([url, of]) => (await url.seek(of)) && this.#renew(url));
     await within(Promise.all(sought), ADMISSION.keysWaitMs);
     return urls.size > 0;
   }
@@ -250,8 +250,15 @@ export class TenantTokens implements TokenJudge {
     );
   }
 
+  /** A URL of several tenants is fetched in the turn of the one that has the fewest: nobody delays another's by naming it. */
   #look(): void {
-    for (const url of this.#urls.values()) void url.look().then((changed) => changed && this.#renew(url));
+    const seen = new Set<UrlKeys>();
+    for (const [tenant, entries] of [...this.#entries].sort(([, a], [, b]) => a.length - b.length))
+      for (const { url } of entries) {
+        if (!url || seen.has(url)) continue;
+        seen.add(url);
+        void url.look(tenant).then((changed) => changed && this.#renew(url));
+      }
   }
 
   /** A URL has new keys, or a new problem. */

@@ -141,6 +141,28 @@ test(
   },
 );
 
+test("an endless answer of a tenant's API server is not read", TIMEOUT, async (context) => {
+  const { a, b, prove } = await hosted(context);
+  let read = 0;
+  a.intercept = (_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.write(JSON.stringify({ status: GOOD, more: '' }).slice(0, -2));
+    const more = () => {
+      while (!response.destroyed && read < 64 * ADMISSION.tokenReviewBytes) {
+        read += 65_536;
+        if (!response.write('{},'.repeat(21_845))) return;
+      }
+      response.end('"}');
+    };
+    response.on('drain', more);
+    more();
+    return true;
+  };
+  b.reviews.set('good', GOOD);
+  await assert.rejects(prove('good', 'a'), /the answer is longer than 262144 bytes/);
+  assert.equal((await prove('good', 'b')).principal.tenant, 'b');
+});
+
 test(
   'a kubeconfig that changed, as with another CA, judges anew what was refused, and ends no session',
   TIMEOUT,

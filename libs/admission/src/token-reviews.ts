@@ -103,6 +103,7 @@ class TenantReviewer {
       burst: ADMISSION.tokenReviewsBurst,
       rateName: 'the rate of a tenant',
       timeoutMs: ADMISSION.tokenReviewMs,
+      answerBytes: ADMISSION.tokenReviewBytes,
     }).then(
       (client) => {
         if (this.#closed) client[Symbol.dispose]();

@@ -16,6 +16,8 @@ export interface KubeClientOptions {
   readonly rateName?: string;
   /** Deadline of one call with all its retries, in milliseconds. Default 10 s. */
   readonly timeoutMs?: number;
+  /** The longest answer that is read, in bytes: what a server that is not trusted says costs twenty times as much memory. Default 32 MiB. */
+  readonly answerBytes?: number | undefined;
 }
 
 /** One request to an API server. */
@@ -51,6 +53,7 @@ export async function kubeClient(options: KubeClientOptions): Promise<KubeClient
 export class KubeClient implements Disposable {
   readonly #source: KubeConnectionSource;
   readonly #timeoutMs: number;
+  readonly #answerBytes: number;
   /** client-go's QPS and burst. */
   readonly #rate: TokenRate;
   readonly #bucket = new TokenBucket(() => performance.now());
@@ -61,6 +64,7 @@ export class KubeClient implements Disposable {
   constructor(options: KubeClientOptions, connection: KubeConnection) {
     this.#source = options.source;
     this.#timeoutMs = options.timeoutMs ?? KUBE.callMs;
+    this.#answerBytes = options.answerBytes ?? KUBE.bodyBytes;
     const qps = options.qps || KUBE.qps;
     this.#rate = { perSecond: qps < 0 ? Number.POSITIVE_INFINITY : qps, atOnce: options.burst || KUBE.burst };
     this.#rateName = options.rateName ?? '--kubeconfig-qps';
@@ -79,7 +83,7 @@ export class KubeClient implements Disposable {
       for (let retries = 0; ; retries++) {
         try {
           const response = await this.#send(call, deadline);
-          return parsed<T>(await textOf(response));
+          return parsed<T>(await textOf(response, this.#answerBytes));
         } catch (error) {
           const delay = retryDelay(error, backoff);
           const useless = deadline.signal.aborted || delay === undefined || delay >= deadline.leftMs;
@@ -136,7 +140,7 @@ export class KubeClient implements Disposable {
     if (wait > 0) await sleep(wait, undefined, { signal: deadline.signal });
     await this.#refresh();
     const response = await exchange(this.#pool, call, deadline.signal);
-    await expectSuccess(response);
+    await expectSuccess(response, this.#answerBytes);
     return response;
   }
 
@@ -171,7 +175,7 @@ export class KubeClient implements Disposable {
 /** The queue is longer than the deadline, so a retry is useless. */
 class RateExceeded extends Error {}
 
-/** The answer is longer than `KUBE.bodyBytes`. Ask for less. */
+/** The answer is longer than the client reads. Ask for less. */
 export class AnswerTooLong extends Error {}
 
 /** Returns how long to wait before a retry, in milliseconds, or undefined if a retry is useless. */
@@ -282,10 +286,10 @@ export class KubeStatusError extends Error {
 }
 
 /** @throws KubeStatusError unless the answer is a success. */
-async function expectSuccess(response: IncomingMessage): Promise<void> {
+async function expectSuccess(response: IncomingMessage, most: number): Promise<void> {
   const status = response.statusCode ?? 0;
   if (status >= 200 && status < 300) return;
-  const { message, reason } = statusObject(await textOf(response));
+  const { message, reason } = statusObject(await textOf(response, most));
   const seconds = Number(response.headers['retry-after'] ?? Number.NaN);
   const words = [`status ${status}`, reason, message].filter((word) => word !== '').join(' ');
   throw new KubeStatusError(words, status, reason, Number.isFinite(seconds) ? seconds * 1000 : undefined);
@@ -347,7 +351,7 @@ async function exchange(pool: ConnectionPool, call: KubeCall, signal: AbortSigna
   return answerTo(sent, signal);
 }
 
-async function textOf(response: IncomingMessage): Promise<string> {
-  const tooLong = () => new AnswerTooLong(`the answer is longer than ${KUBE.bodyBytes} bytes`);
-  return (await wholeOf(response, KUBE.bodyBytes, tooLong)).toString();
+async function textOf(response: IncomingMessage, most: number): Promise<string> {
+  const tooLong = () => new AnswerTooLong(`the answer is longer than ${most} bytes`);
+  return (await wholeOf(response, most, tooLong)).toString();
 }

@@ -1,3 +1,5 @@
+import { countIn, getOrPut } from './collections.ts';
+
 // In Node both are getters, which each look at the time and each use of a buffer would call.
 for (const name of ['performance', 'Buffer'] as const)
   Object.defineProperty(globalThis, name, { value: globalThis[name], writable: true, configurable: true });
@@ -67,24 +69,47 @@ export async function within(work: Promise<unknown>, ms: number): Promise<boolea
   }
 }
 
-/** Lets a few pieces of work run at once. The others wait in order. */
+/** Lets a few pieces of work run at once. The others wait: in order, and where they are of several, these take turns. */
 export class Semaphore {
   #free: number;
-  readonly #waiting: (() => void)[] = [];
+  readonly #atOnceOfOne: number;
+  /** How many run, by whose they are. */
+  readonly #running = new Map<string, number>();
+  /** The same of those that wait, whose turn is next at the front. */
+  readonly #waiting = new Map<string, (() => void)[]>();
 
-  constructor(atOnce: number) {
+  /** @param atOnceOfOne how many of one may run at once */
+  constructor(atOnce: number, atOnceOfOne = atOnce) {
     this.#free = atOnce;
+    this.#atOnceOfOne = atOnceOfOne;
   }
 
-  async take<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#free--;
+  /** @param of whose it is */
+  async take<T>(work: () => Promise<T>, of = ''): Promise<T> {
+    if (!this.#enter(of)) await new Promise<void>((resolve) => getOrPut(this.#waiting, of, () => []).push(resolve));
     try {
       return await work();
     } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#free++;
+      countIn(this.#running, of, -1);
+      this.#free++;
+      this.#wake();
+    }
+  }
+
+  #enter(of: string): boolean {
+    if (this.#free === 0 || (this.#running.get(of) ?? 0) >= this.#atOnceOfOne) return false;
+    this.#free--;
+    countIn(this.#running, of, 1);
+    return true;
+  }
+
+  #wake(): void {
+    for (const [of, waiting] of this.#waiting) {
+      if (!this.#enter(of)) continue;
+      waiting.shift()?.();
+      this.#waiting.delete(of);
+      if (waiting.length > 0) this.#waiting.set(of, waiting);
+      return;
     }
   }
 }
