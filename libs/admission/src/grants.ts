@@ -209,7 +209,7 @@ function faultOf(principal: Principal, tenant: Tenant, validity: Validity): Faul
 
 function expiry({ rule }: Principal, { expires }: Validity, grace: number, now: number): Fault | undefined {
   if (now <= expires + grace) return undefined;
-  return { why: `its credential expired at ${new Date(expires).toISOString()}`, rule };
+  return { why: `its credential expired at ${new Date(Math.max(0, expires)).toISOString()}`, rule };
 }
 
 function refusal(principal: Principal, { why, rule }: Fault): NotAuthorised {

@@ -116,6 +116,9 @@ test('a reviewed token ends when it says so', TIMEOUT, async (context) => {
   context.mock.timers.tick(60_000 + ADMISSION.expiryMs);
   assert.match((await ended.promise).message, /its credential expired at 20/);
   context.mock.timers.reset();
+  const never = new UnsecuredJWT({ exp: -1e300 }).encode();
+  b.reviews.set(never, GOOD);
+  await assert.rejects(prove(never, 'b'), /its credential expired at 1970/);
 });
 
 test(
