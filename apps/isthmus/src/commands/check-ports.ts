@@ -81,14 +81,7 @@ async function checkPort(
   try {
     const { host, port } = parseDestination(address);
     const shown = await shownAt({ host, port }, timeoutMs, (remote) => announce(hubId, remote));
-    if (shown === undefined)
-      return [
-        portReport.warn(
-          about,
-          'it listens, but does not use TLS',
-          'give it a certificate, unless only this machine can reach it',
-        ),
-      ];
+    if ('fault' in shown) return [withoutTls(about, inWords(shown.fault))];
     const { certificate, agreed } = shown;
     const open = portReport.pass(about, `it listens, and agrees with this program on ${agreed}`);
     const authorities = trust.path === undefined ? undefined : CertificatePool.of(readNamedFile(trust.path));
@@ -98,6 +91,21 @@ async function checkPort(
     if (proof !== undefined) return [portReport.pass(about, proof)];
     return [portReport.fail(about, `cannot be reached from here: ${inWords(error)}`, todo)];
   }
+}
+
+/** A port that hangs accepts connections too: the kernel does it. Only an answer says that it does not use TLS. */
+function withoutTls(about: string, fault: string): Result {
+  if (/speaks no TLS/.test(fault))
+    return portReport.warn(
+      about,
+      'it listens, but does not use TLS',
+      'give it a certificate, unless only this machine can reach it',
+    );
+  return portReport.fail(
+    about,
+    `it takes connections, but no TLS handshake comes about: ${fault}`,
+    'its process hangs, is busy, or refuses this machine: see its log, and isthmus status',
+  );
 }
 
 /** Reaches each API server by its names, at every hub's port for agents, and says what certificate answers. @param names by tenant */
@@ -131,8 +139,8 @@ async function checkApiServer({ hub, name, tenant }: ApiServerWay, timeoutMs: nu
   const about = `the API server ${name} of tenant ${tenant}, through ${hub.hubId} at ${hub.agentAddress}`;
   const todo = `see why in the log of ${hub.hubId}, and whether it reaches the addresses of apiServer in the tenant's file`;
   const to = parseDestination(hub.agentAddress);
-  const shown = await shownAt(to, timeoutMs, async () => {}, name).catch(() => undefined);
-  if (!shown) return [portReport.fail(about, 'no certificate answers', todo)];
+  const shown = await shownAt(to, timeoutMs, async () => {}, name).catch((fault: unknown) => ({ fault }));
+  if ('fault' in shown) return [portReport.fail(about, `no certificate answers: ${inWords(shown.fault)}`, todo)];
   const { leaf, sent } = shown.certificate;
   const demands = { use: 'server', authorities: undefined, authoritiesFrom: '', hosts: [name] } as const;
   return [portReport.pass(about, `${leaf.title} answers`), judged(`presented by ${about}`, [leaf, ...sent], demands)];
@@ -144,13 +152,13 @@ interface Shown {
   readonly agreed: string;
 }
 
-/** What a port shows in a TLS handshake, trusted or not; undefined where it answers and speaks no TLS. Rejects where nobody listens. */
+/** What a port shows in a TLS handshake, trusted or not, or why there was none. Rejects where nobody listens. */
 async function shownAt(
   { host, port }: Destination,
   timeoutMs: number,
   announce: (remote: string) => Promise<void>,
   name = host,
-): Promise<Shown | undefined> {
+): Promise<Shown | { readonly fault: unknown }> {
   const socket = connectTcp({ host, port, lookup: lookupName });
   try {
     await settled(socket, 'connect', timeoutMs);
@@ -159,15 +167,15 @@ async function shownAt(
     const tls = connectTls({ socket, rejectUnauthorized: false, ...sniOf(name) });
     try {
       await settled(tls, 'secureConnect', timeoutMs);
-    } catch {
-      return undefined;
+    } catch (fault) {
+      return { fault };
     }
     const certificate = presentedBy(tls);
     const agreed = agreedOn(tls);
     // It says where it is until the hub has made up its mind: one that is gone by then could be anybody.
     tls.resume().end();
     await settled(tls, 'end', ISTHMUS.probeEndMs).catch(() => undefined);
-    return certificate && { certificate, agreed };
+    return certificate ? { certificate, agreed } : { fault: new Error('it shows no certificate') };
   } finally {
     socket.destroy();
   }

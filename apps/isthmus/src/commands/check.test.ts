@@ -3,17 +3,18 @@ import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK, selfSigned } from '@isthmus/certificates';
 import { type Result, reportOf } from '@isthmus/findings';
+import { adminApi } from '@isthmus/proto/admin';
 import { type Certificate, CertificatePool } from '@isthmus/runtime';
 import { styleOf } from '../output.ts';
 import { checkText, checkView } from './check.ts';
 import { checkFiles, type Demands, judged } from './check-files.ts';
-import { checkSocket, judgedRedis } from './check-ports.ts';
+import { checkPorts, checkSocket, judgedRedis } from './check-ports.ts';
 
 describe('check', () => {
   const DAY_MS = 86_400_000;
@@ -185,6 +186,28 @@ describe('check', () => {
       assert.deepEqual(await told(join(elsewhere, 'k.socket')), [
         `fail: there is no directory ${elsewhere}: mount the same directory, ${elsewhere}, in the pods of the server and of the API server`,
       ]);
+    });
+  });
+
+  describe('a port of a hub', () => {
+    /** What is said of one that does this with each connection. */
+    const told = async (serve: (socket: Socket) => void) => {
+      await using port = createServer((socket) => serve(socket.resume())).listen(0, '127.0.0.1');
+      await once(port, 'listening');
+      const peerAddress = `127.0.0.1:${(port.address() as AddressInfo).port}`;
+      const hub = adminApi.Hub.fromPartial({ hubId: 'hub-0', peerAddress });
+      const [result] = await checkPorts([hub], {}, { timeoutMs: 50, now: 0, announce: async () => {} });
+      return `${result?.outcome}: ${result?.detail}`;
+    };
+
+    it('is without TLS only if it says so: one that hangs or refuses fails', async () => {
+      const plain = (socket: Socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n');
+      assert.equal(await told(plain), 'warn: it listens, but does not use TLS');
+      const silent = () => {};
+      const none = 'fail: it takes connections, but no TLS handshake comes about';
+      assert.equal(await told(silent), `${none}: no answer within 0.05 s`);
+      const alert = (socket: Socket) => void socket.end(Buffer.from([21, 3, 3, 0, 2, 2, 40]));
+      assert.match(await told(alert), new RegExp(`^${none}: TLS: .*handshake failure`));
     });
   });
 
