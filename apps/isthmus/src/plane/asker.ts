@@ -68,7 +68,7 @@ export class Asker implements Disposable {
     if (response.statusCode !== 200) throw await faultOf(response);
     const tooLong = () => new Error(`an answer is longer than ${ISTHMUS.answerBytes / 1024 / 1024} MiB`);
     const pieces = response.setEncoding('utf8') as AsyncIterable<string>;
-    for await (const text of linesOf(pieces, ISTHMUS.answerBytes, tooLong)) yield JSON.parse(text) as AskLine;
+    for await (const text of linesOf(pieces, ISTHMUS.answerBytes, tooLong)) yield lineIn(text);
   }
 
   #post(body: string, signal: AbortSignal): Promise<IncomingMessage> {
@@ -90,15 +90,44 @@ export class Asker implements Disposable {
   }
 }
 
+/** What answers may be any server. @throws Error for what no member of a plane says */
+function lineIn(text: string): AskLine {
+  const said = fieldsIn(text);
+  const { id, roles, address, version, zone } = fieldsOf(said.member);
+  const known = [id, address, version, zone].every((each) => typeof each === 'string') && Array.isArray(roles);
+  const told = isFault(said.error) || (said.error === undefined && typeof said.answer === 'object' && said.answer);
+  if (known && told) return said as unknown as AskLine;
+  throw new Error('what answers is no member of a plane: is this its admin port?');
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function fieldsOf(value: unknown): Fields {
+  return (typeof value === 'object' && value ? value : {}) as Fields;
+}
+
+/** Of what is no JSON: none. */
+function fieldsIn(text: string): Fields {
+  try {
+    return fieldsOf(JSON.parse(text));
+  } catch {
+    return {};
+  }
+}
+
+function isFault(value: unknown): value is AskError {
+  const { code, message } = fieldsOf(value);
+  return typeof code === 'string' && typeof message === 'string';
+}
+
 /** A refusal of the request as a whole. */
 async function faultOf(response: IncomingMessage): Promise<Error> {
   const tooLong = () => new Error('the refusal is too long');
   const text = (await wholeOf(response, ISTHMUS.refusalBytes, tooLong)).toString().trim();
   if (/speaks TLS/.test(text)) return new Error('it uses TLS');
-  if (response.statusCode === 404) return new Error('it does not answer for its plane: it runs an older version');
-  try {
-    return new AskFault(JSON.parse(text) as { code: string; message: string });
-  } catch {
-    return new Error(text === '' ? `HTTP status ${response.statusCode}` : text);
-  }
+  if (response.statusCode === 404)
+    return new Error('it does not answer for its plane: this is no admin port, or one of an older version');
+  const said = fieldsIn(text);
+  if (isFault(said)) return new AskFault(said);
+  return new Error(text === '' ? `HTTP status ${response.statusCode}` : text);
 }

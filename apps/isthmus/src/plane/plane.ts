@@ -178,13 +178,13 @@ export class Plane implements Disposable {
   ): AsyncIterable<Line<M>> {
     const known = new Map(members.map((member) => [member.id, member]));
     if (known.size === 0) return;
-    const { name, responseType } = METHODS[method];
+    const { name } = METHODS[method];
     const most = Math.min(timeoutMs, ISTHMUS.longestCallMs);
     const question = { method: name, message: jsonOf(message), members: [...known.keys()], timeoutMs: most };
     for await (const { member: said, answer = {}, error } of this.#through.ask(question, signal)) {
       const member = known.get(said.id);
       if (member && error) yield { member, error: new AskFault(error) };
-      else if (member) yield { member, answer: responseType.fromPartial(answer) as Said<M> };
+      else if (member) yield { member, answer: saidIn(method, answer) };
     }
   }
 
@@ -214,11 +214,11 @@ export class Plane implements Disposable {
 
   /** What one process says. */
   async #first<M extends Method>(asker: Asker, method: M, whom: Pick<Question, 'members' | 'agent'>) {
-    const { name, responseType } = METHODS[method];
+    const { name } = METHODS[method];
     const question = { method: name, message: {}, ...whom, timeoutMs: this.#options.timeoutMs };
     for await (const { member, answer = {}, error } of asker.ask(question, this.#deadline())) {
       if (error) throw new AskFault(error);
-      return { member, answer: responseType.fromPartial(answer) as Said<M> };
+      return { member, answer: saidIn(method, answer) };
     }
     throw new Error('the answer is empty');
   }
@@ -230,6 +230,15 @@ export class Plane implements Disposable {
 }
 
 const METHODS = adminApi.AdminDefinition.methods;
+
+/** @throws Error if it is not of the method's type */
+function saidIn<M extends Method>(method: M, answer: object): Said<M> {
+  try {
+    return METHODS[method].responseType.fromPartial(answer) as Said<M>;
+  } catch (cause) {
+    throw new Error('its answer cannot be read', { cause });
+  }
+}
 
 function codeOf(error: unknown): string {
   return error instanceof AskFault ? error.code : '';
