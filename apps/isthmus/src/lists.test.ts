@@ -93,6 +93,15 @@ describe('a list', () => {
     assert.match(one.err, /gw-9 at gw-9:1: gone/);
   });
 
+  it('says once which members are silent, wherever it goes', async () => {
+    for (const format of ['table', 'wide', 'json', 'yaml', 'name'] as const)
+      for (const names of [[], ['tom']])
+        for (const headers of [true, false]) {
+          const { out, err } = await listed(format, { headers }, names, kindOf([[rex, tom]], [silent]));
+          assert.equal((out + err).match(/gone/g)?.length, 1, `${format} ${names}`);
+        }
+  });
+
   it('prints names', async () => {
     assert.equal((await listed('name', {})).out, 'pet/rex\npet/tom\n');
   });

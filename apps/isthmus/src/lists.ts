@@ -193,8 +193,9 @@ function print<V extends object, M extends object>(
     const whole = { [kind.name]: listed.items, ...total, ...more, unanswered: listed.unanswered };
     output.show(single && first ? first : whole, () => '');
   }
-  // Programs that read names or one object learn of silent members on standard error.
-  if (silent !== '' && (bare || single || format === 'name')) terminal.err(silent.trimStart());
+  // Who reads rows, names or one object learns of silent members on standard error.
+  const apart = format === 'name' || (output.forPeople ? bare : single);
+  if (silent !== '' && apart) terminal.err(silent.trimStart());
 }
 
 /** One that came, changed or went. */
