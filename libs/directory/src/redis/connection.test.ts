@@ -6,7 +6,8 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
+import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { redisRegistry } from './registry.ts';
@@ -34,6 +35,30 @@ test('the error for a connection that broke during a command says so in plain wo
     );
     return true;
   });
+});
+
+test('a server that has as many clients as it may have is heard, and not the broken pipe of who writes to it', async (t) => {
+  using _ = changed(DIRECTORY, { commandMs: 60_000 });
+  let cutOff = 0;
+  const server = createServer((socket) => {
+    // What it says is lost to who has written: Linux drops it at the reset.
+    socket
+      .on('error', () => {})
+      .once('data', () => {
+        cutOff++;
+        socket.resetAndDestroy();
+      });
+    const silent = setTimeout(() => socket.end('-ERR max number of clients reached\r\n'), DIRECTORY.staggerMs / 2);
+    socket.once('close', () => clearTimeout(silent));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const registry = redisRegistry({ url: `redis://127.0.0.1:${port}`, plane: 'p' });
+  t.after(() => registry.close());
+  for (let tries = 0; tries < 3; tries++)
+    await assert.rejects(registry.members(), { message: `redis 127.0.0.1:${port}: max number of clients reached` });
+  assert.ok(cutOff > 0);
 });
 
 test('the next connection uses a rotated password', {

@@ -141,7 +141,7 @@ function connectionOptions(locate: Locate, tls: TlsFiles | undefined, user: Cred
     // Setting `tls` makes the client wait for the TLS handshake.
     ...(tls && { tls: {} }),
     Connector: class extends AbstractConnector {
-      /** Whether the server ended the last connection while we wrote to it. */
+      /** Whether the server ended the last connection while we wrote to it, or spoke first. */
       #cutOff = false;
 
       constructor() {
@@ -154,13 +154,12 @@ function connectionOptions(locate: Locate, tls: TlsFiles | undefined, user: Cred
         if (!this.connecting) throw new Error('disconnected while looking for the server');
         const stream = open(server, tls);
         this.stream = stream;
-        const listens = this.#cutOff;
-        this.#cutOff = false;
         stream.once('error', (error: NodeJS.ErrnoException) => {
           this.firstError = error;
-          this.#cutOff = error.code === 'EPIPE' || error.code === 'ECONNRESET';
+          this.#cutOff ||= CUT_OFF.test(error.message);
         });
-        if (listens) await silent(stream);
+        if (this.#cutOff) await silent(stream);
+        this.#cutOff = false;
         return stream;
       }
     },
@@ -172,6 +171,9 @@ function open({ host, port }: Destination, tls: TlsFiles | undefined): NetStream
   const options = { host, port, lookup: lookupName, servername: host };
   return keptAlive(connectTls(options, clientTlsOf(tls), [host]));
 }
+
+/** How a write fails whose connection the server has ended. */
+const CUT_OFF = /EPIPE|ECONNRESET/;
 
 /**
  * A server that has as many clients as it may have says so and ends the connection. Who writes at once reads EPIPE or a reset instead, so
@@ -365,20 +367,28 @@ export class RedisConnection {
       .slice(0, 300);
   }
 
-  /** Resolves when the connection can take commands. Rejects at the first failed attempt to connect, or at the deadline. */
+  /**
+   * Resolves when the connection can take commands. Rejects at the first failed attempt to connect, or at the deadline. If the server ended the
+   * connection while it was written to, the next attempt hears why.
+   */
   async #ready(): Promise<void> {
     const client = this.#client;
     if (client.status === 'ready') return;
     if (this.#closed) throw new Error('connection closed');
     const { promise: ready, resolve, reject } = Promise.withResolvers<void>();
     const failed = () => reject(new Error(this.#lastError));
-    client.on('ready', resolve).on('close', failed).on('end', failed);
+    let again = true;
+    const closed = () => {
+      if (again && CUT_OFF.test(this.#lastError)) again = false;
+      else failed();
+    };
+    client.on('ready', resolve).on('close', closed).on('end', failed);
     // The client stops reconnecting if it is disconnected just as it starts to connect.
     if (client.status === 'end') client.connect().catch(failed);
     try {
       if (!(await within(ready, this.#deadlineMs))) throw new Error(this.#lastError);
     } finally {
-      client.off('ready', resolve).off('close', failed).off('end', failed);
+      client.off('ready', resolve).off('close', closed).off('end', failed);
     }
   }
 }

@@ -56,12 +56,7 @@ export async function probeRedis(options: RedisRegistryOptions): Promise<RedisPr
   const connection = new RedisConnection(endpoint);
   const scratch = planeKeys(options.plane).hub(`check-${randomBytes(8).toString('hex')}`);
   try {
-    const probe = (client: Client) => probed(client, endpoint.name, scratch);
-    return await connection.run(probe).catch((error: Error) => {
-      // The server ended the connection while it was written to. The next one hears why.
-      if (/EPIPE|ECONNRESET/.test(error.message)) return connection.run(probe);
-      throw error;
-    });
+    return await connection.run((client) => probed(client, endpoint.name, scratch));
   } finally {
     connection.close();
   }
