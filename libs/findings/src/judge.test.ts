@@ -118,8 +118,10 @@ const failing = {
   agentCount: 1,
 };
 
+type Row = readonly [what: string, given: Partial<Evidence>, wanted: RegExp, todo: RegExp];
+
 /** What is wrong, what is found, and what to do about it. */
-const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, todo: RegExp][] = [
+const ROWS: readonly Row[] = [
   [
     'a hub that cannot be reached',
     { hubs: down, members: [aWitness('g1', { list: aList({ hubs: down }) })] },
@@ -169,6 +171,32 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
     /^fail links Redis: g1 cannot use it: READONLY$/,
     /REPLICAOF NO ONE/,
   ],
+  ...(
+    [
+      ["redis r:1: NOPERM this user has no permissions to run the 'evalsha' command", /ACL SETUSER/],
+      ["redis r:1: ERR The user executing the script can't run this command or subcommand script: 1", /ACL SETUSER/],
+      ['redis r:1: WRONGPASS invalid username-password pair or user is disabled.', /--redis-password-file/],
+      ['redis r:1: max number of clients reached', /maxclients/],
+      ['redis r:1: BUSY Redis is busy running a script.', /SCRIPT KILL/],
+      ['redis r:1: LOADING Redis is loading the dataset in memory', /wait/],
+      ['redis r:1: WRONGTYPE Operation against a key holding the wrong kind of value', /--plane/],
+      ['redis r:1: it takes no writes, because it cannot save to its disk: MISCONF', /Redis' log/],
+      ['redis r:1: no answer within 2200 ms', /check that Redis runs/],
+    ] as const
+  ).flatMap(([detail, todo]): Row[] => [
+    [
+      `a registry that says: ${detail}`,
+      saying({}, aList({ registry: { up: false, synced: true, detail, ageMs: 1 } })),
+      /^fail links Redis: g1 cannot use it: redis r:1: /,
+      todo,
+    ],
+    [
+      `a list of members that it does not give: ${detail}`,
+      { members: [{ id: 'Redis', address: '', roles: [], version: '', silent: `cannot get it (${detail})` }] },
+      /^fail members Redis: cannot get it \(redis r:1: /,
+      todo,
+    ],
+  ]),
   ['no agents', { sessions: [] }, /^fail agents the plane: no agent has a session/, /--ca-cert/],
   [
     'an agent with one hub',

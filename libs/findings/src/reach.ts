@@ -49,12 +49,32 @@ export function reachedBy(hubId: string, members: Evidence['members']): string[]
 const MEANWHILE =
   'Until then, gateways dial by their copy of the registry: agents that connect now are not found, and lists of members are not complete';
 
+/** What Redis says where it does not do its work, and what to do. */
+const REGISTRY_TODO: readonly (readonly [said: RegExp, todo: string])[] = [
+  [
+    /READONLY|replica/i,
+    'Redis is read-only, as a replica is: make this server the primary again (redis-cli REPLICAOF NO ONE), or lead --redis-url to the primary',
+  ],
+  [/takes no writes/, "see Redis' log, and cure the cause there"],
+  [
+    /NOPERM|can't run this command/,
+    'its user lacks a right that a plane needs: isthmus check --redis-url names it, and the ACL SETUSER that gives it',
+  ],
+  [/WRONGPASS|NOAUTH/, 'correct the user name or password: programs read --redis-password-file again by themselves'],
+  [/max number of clients/, 'raise its maxclients, or end what else connects to it (CLIENT LIST)'],
+  [/\b(BUSY|LOADING)\b/, 'it runs, and is busy: wait, or end its script (redis-cli SCRIPT KILL)'],
+  [
+    /WRONGTYPE/,
+    "another program writes keys of this plane's name: give one of them another name (--plane), and delete the key that is wrong",
+  ],
+];
+
 /** Says what to do about a registry that does not do its work. */
-function registryTodo(detail: string): string {
-  if (/READONLY|replica/i.test(detail)) {
-    return `Redis is read-only, as a replica is: make this server the primary again (redis-cli REPLICAOF NO ONE), or lead --redis-url to the primary. ${MEANWHILE}`;
-  }
-  return `check that Redis runs and that --redis-url leads to it: isthmus check --redis-url says more. ${MEANWHILE}`;
+export function registryTodo(detail: string): string {
+  const todo =
+    REGISTRY_TODO.find(([said]) => said.test(detail))?.[1] ??
+    'check that Redis runs and that --redis-url leads to it: isthmus check --redis-url says more';
+  return `${todo}. ${MEANWHILE}`;
 }
 
 /** Does every agent survive the loss of a hub? */
