@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { access, mkdir, open, realpath, rename, rm } from 'node:fs/promises';
+import { access, mkdir, open, readlink, realpath, rename, rm } from 'node:fs/promises';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import timers from 'node:timers/promises';
 import { readNamedFile, reasonOf } from '@isthmus/runtime';
@@ -140,9 +140,15 @@ async function newOf(paths: readonly string[]): Promise<string> {
   return paths.at(-1) ?? '';
 }
 
-/** Where a link leads. */
-function realOf(path: string): Promise<string> {
-  return realpath(path).catch(() => path);
+/** Where a link leads, also if nothing is there yet: writing creates it there, as kubectl does. */
+async function realOf(path: string): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return path;
+    const leads = await readlink(path).catch(() => undefined);
+    return leads === undefined ? path : await realOf(resolve(dirname(path), leads));
+  }
 }
 
 /** Replaces a file by another, so that a reader sees the old or the new one; one that is a mount, which cannot be replaced, in place. */

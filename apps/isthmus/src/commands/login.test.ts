@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import {
   chmodSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -283,6 +284,26 @@ describe('login and why', () => {
       assert.equal(status, EXIT.usage);
       assert.match(err, /has no current context .*: give --server URL and --cluster-ca FILE, or --from CONTEXT/);
       assert.equal(readFileSync(path, 'utf8'), none);
+    }
+  });
+
+  it('creates the file to which a link leads, and leaves links that lead nowhere', async () => {
+    mkdirSync(join(dir, 'later'));
+    const link = join(dir, 'link');
+    symlinkSync('hop', link);
+    symlinkSync('later/config', join(dir, 'hop'));
+    for (const user of ['first', 'second'])
+      assert.equal((await login(...token, ...toApi(), '--as', user, '--kubeconfig', link)).status, EXIT.good);
+    assert.ok(lstatSync(link).isSymbolicLink(), 'it is still a link');
+    assert.match(readFileSync(join(dir, 'later', 'config'), 'utf8'), /name: first.*name: second/s);
+    for (const to of ['no/such/place', 'round']) {
+      const round = join(dir, 'round');
+      symlinkSync(to, round);
+      const { status, err } = await login(...token, ...toApi(), '--kubeconfig', round);
+      assert.equal(status, EXIT.usage);
+      assert.match(err, /^isthmus: cannot (read|write) /);
+      assert.ok(lstatSync(round).isSymbolicLink(), to);
+      rmSync(round);
     }
   });
 
