@@ -1,6 +1,6 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { answerTo, httpsAgent, lookupName, readNamedFile, wholeOf } from '@isthmus/runtime';
+import { answerTo, getOrPut, httpsAgent, lookupName, readNamedFile, wholeOf } from '@isthmus/runtime';
 import { ADMIN_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { SYNC } from './defaults.ts';
 
@@ -14,6 +14,14 @@ export interface Connected {
   readonly callers: number;
 }
 
+/** What a plane says of all tenants. */
+export interface PlaneSays {
+  /** By tenant. */
+  readonly connected: ReadonlyMap<string, Connected>;
+  /** By tenant's file: what is wrong with it at members, and at which. */
+  readonly faults: ReadonlyMap<string, string>;
+}
+
 export interface MemberOptions {
   /** `HOST:PORT` of its admin port. */
   readonly address: string;
@@ -23,8 +31,11 @@ export interface MemberOptions {
 
 /** A line of the answer of `POST /ask` (docs/OPERATE.md). */
 interface Line {
-  readonly member: { readonly roles: readonly string[] };
+  readonly member: { readonly id: string; readonly roles: readonly string[] };
   readonly answer?: {
+    readonly problems?: readonly { readonly file: string; readonly line?: number; readonly message: string }[];
+    /** `FILE: ` and why a port that it names is not open. */
+    readonly unopened?: readonly string[];
     readonly tenants?: readonly {
       readonly name: string;
       readonly agents?: number;
@@ -35,7 +46,7 @@ interface Line {
 }
 
 /** Asks one member for the plane. @throws Error if it does not answer */
-export async function askMember({ address, files }: MemberOptions): Promise<Map<string, Connected>> {
+export async function askMember({ address, files }: MemberOptions): Promise<PlaneSays> {
   const { host, port } = parseDestination(address);
   const text = (path: string) => readNamedFile(path).toString();
   const tls = files.ca !== '';
@@ -53,7 +64,8 @@ export async function askMember({ address, files }: MemberOptions): Promise<Map<
     const response = await answerTo(sent, AbortSignal.timeout(2 * SYNC.memberMs));
     const answer = (await wholeOf(response, SYNC.memberBytes)).toString();
     if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}: ${answer.slice(0, 200).trim()}`);
-    return connectedIn(answer.split('\n').flatMap((line) => (line === '' ? [] : (JSON.parse(line) as Line))));
+    const lines = answer.split('\n').flatMap((line) => (line === '' ? [] : (JSON.parse(line) as Line)));
+    return { connected: connectedIn(lines), faults: faultsIn(lines) };
   } finally {
     agent.destroy();
   }
@@ -81,4 +93,22 @@ export function connectedIn(lines: readonly Line[]): Map<string, Connected> {
     }
   }
   return found;
+}
+
+/** What is wrong with tenants' files at members: what only a member can know, as that a port is taken, or that a name is the plane's own. */
+export function faultsIn(lines: readonly Line[]): Map<string, string> {
+  const found = new Map<string, Map<string, string[]>>();
+  for (const { member, answer } of lines) {
+    const note = (file: string, text: string) =>
+      void getOrPut(
+        getOrPut(found, file, () => new Map()),
+        text,
+        () => [],
+      ).push(member.id);
+    for (const { file, line = 0, message } of answer?.problems ?? []) note(file, `${file}:${line}: ${message}`);
+    for (const text of answer?.unopened ?? []) note(text.slice(0, text.indexOf(':')), text);
+  }
+  const said = ([text, ids]: [string, string[]]) => `${text} (at ${ids.sort().join(', ')})`;
+  const all = (texts: Map<string, string[]>) => [...texts].map(said).sort().join('; ').slice(0, SYNC.faultCharacters);
+  return new Map([...found].map(([file, texts]) => [file, all(texts)]));
 }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { newPassword } from '@isthmus/admission';
 import { type KubeClient, type KubeObject, KubeStatusError, objectName } from '@isthmus/kube';
 import { inWords } from '@isthmus/tunnel';
@@ -17,6 +18,8 @@ export interface ProfileOptions {
   readonly published: (name: string) => boolean;
   /** Called with what is wrong with an object's ClusterProfile, and without an error once nothing is. */
   readonly failed: (name: string, error?: Error) => void;
+  /** Whether this is still the one of several syncs that writes. */
+  readonly leads: () => boolean;
 }
 
 /** The API server, as an agent finds it. Its certificate always has this name. */
@@ -29,8 +32,9 @@ interface Done {
   readonly at: number;
 }
 
-interface OwnedObject extends KubeObject {
+interface ProfileObject extends KubeObject {
   readonly metadata: KubeObject['metadata'] & { readonly ownerReferences?: readonly { readonly uid: string }[] };
+  readonly status?: { readonly accessProviders?: readonly object[] };
 }
 
 /**
@@ -51,17 +55,19 @@ export class ProfileWriter {
   }
 
   async write(verdicts: Iterable<Verdict>, now: number, signal: AbortSignal): Promise<void> {
-    const { client, failed, published } = this.#options;
+    const { client, failed, published, leads } = this.#options;
     const done = new Map<string, Done>();
     let served: Promise<string | undefined> | undefined;
-    for (const verdict of verdicts) {
+    const all = [...verdicts];
+    const lookMs = Math.max(SYNC.profileMs, all.filter(({ profile }) => profile).length * SYNC.profileLookMs);
+    for (const verdict of all) {
       const name = objectName({ metadata: verdict.source });
       const before = this.#done.get(name);
       const asks = verdict.profile !== undefined;
       if (verdict.source.kind !== 'Tenant' || (!asks && !published(name))) continue;
       const text = JSON.stringify(verdict.profile);
-      const stands = verdict.fault !== undefined || (asks && before?.text === text && now - before.at < SYNC.profileMs);
-      if (stands || signal.aborted) {
+      const stands = verdict.fault !== undefined || (asks && before?.text === text && now - before.at < lookMs);
+      if (stands || signal.aborted || !leads()) {
         if (before) done.set(name, before);
         continue;
       }
@@ -69,7 +75,9 @@ export class ProfileWriter {
       const version = await served;
       try {
         const access = await this.#write(verdict, version, signal);
-        if (access) done.set(name, { access, at: now, ...(access === 'published' && { text }) });
+        // Those that were written at the same time are not all looked at at the same time.
+        const at = before?.text === text ? now : now - Math.random() * lookMs;
+        if (access) done.set(name, { access, at, ...(access === 'published' && { text }) });
         else if (before) done.set(name, before);
         if (access) failed(name);
       } catch (error) {
@@ -132,10 +140,12 @@ export class ProfileWriter {
       spec: { displayName: tenant, clusterManager: { name: manager } },
     };
     const path = pathOf(source, version);
+    const found = await this.#find(source, version, signal);
     // One that another manager has made only gets a further way in.
-    await client.request({ method: 'POST', path, body, signal }).catch((error: unknown) => {
-      if (!exists(error)) throw error;
-    });
+    if (!found)
+      await client.request({ method: 'POST', path, body, signal }).catch((error: unknown) => {
+        if (!exists(error)) throw error;
+      });
     const cluster = {
       server: API_SERVER,
       // client-go has one bundle for the proxy and for what is behind it.
@@ -148,19 +158,25 @@ export class ProfileWriter {
         },
       ],
     };
-    await this.#provide(source, version, [{ name: 'isthmus', cluster }], signal);
+    const own = { name: 'isthmus', cluster };
+    const stands = found?.status?.accessProviders?.some((each) => isDeepStrictEqual(each, own));
+    if (!stands) await this.#provide(source, version, [own], signal);
+  }
+
+  #find(source: Source, version: string, signal: AbortSignal): Promise<ProfileObject | undefined> {
+    const path = `${pathOf(source, version)}/${source.name}`;
+    return this.#options.client.request<ProfileObject>({ method: 'GET', path, signal }).catch(unlessNotFound);
   }
 
   /** Removes what was made for an object; of a ClusterProfile that another manager has made, the way in that was added. */
   async #takeBack(source: Source, version: string, signal: AbortSignal): Promise<void> {
-    const { client } = this.#options;
-    const path = `${pathOf(source, version)}/${source.name}`;
-    const found = await client.request<OwnedObject>({ method: 'GET', path, signal }).catch(unlessNotFound);
+    const found = await this.#find(source, version, signal);
     if (!found) return;
     const { uid, ownerReferences = [] } = found.metadata;
     if (!ownerReferences.some((owner) => owner.uid === source.uid)) return this.#provide(source, version, [], signal);
     const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } };
-    await client.request({ method: 'DELETE', path, body, signal }).catch(unlessNotFound);
+    const path = `${pathOf(source, version)}/${source.name}`;
+    await this.#options.client.request({ method: 'DELETE', path, body, signal }).catch(unlessNotFound);
   }
 
   /** Says in a ClusterProfile's status which ways in are ours. */

@@ -18,7 +18,7 @@ import { inWords } from '@isthmus/tunnel';
 import { SYNC } from './defaults.ts';
 import { Directory } from './directory.ts';
 import type { From } from './kinds.ts';
-import { askMember, type Connected } from './member.ts';
+import { askMember, type PlaneSays } from './member.ts';
 import { syncMetrics } from './metrics.ts';
 import { ProfileWriter } from './profiles.ts';
 import { Report } from './report.ts';
@@ -151,33 +151,34 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn
   const name = `${LEASE}-${flags.plane}`;
   const failed = (error: Error) => warn('lease', `the lease ${namespace}/${name}`, error);
   const leader = leaderLease({ client, namespace, identity, name, failed });
+  const leads = () => leader.leads;
   const proxyCa = flags['proxy-ca-cert'];
   const profiles = new ProfileWriter({
-    ...{ client, plane: flags.plane },
+    ...{ client, plane: flags.plane, leads },
     proxy: { url: flags['proxy-url'], ca: () => (proxyCa === '' ? '' : readNamedFile(proxyCa).toString('latin1')) },
     published: (name) => isPublished(watching.status(name) ?? {}),
     failed: (object, error) => warn(`ClusterProfile ${object}`, 'its ClusterProfile cannot be written', error),
   });
   const writer = new StatusWriter({
-    client,
+    ...{ client, leads },
     known: (name) => watching.status(name),
     access: (name) => profiles.access(name),
     failed: (object, error) => warn(`status of ${object}`, `the status of ${object} cannot be written`, error),
   });
   const files = { ca: flags['member-ca-cert'], cert: flags['member-cert'], key: flags['member-key'] };
   let asked = Number.NEGATIVE_INFINITY;
-  let connected: Map<string, Connected> | undefined;
+  let plane: PlaneSays | undefined;
   const rounds = periodic(
     async (signal) => {
-      if (!leader.leads) return SYNC.graceLookMs;
+      if (!leads()) return SYNC.graceLookMs;
       if (flags.member !== '' && performance.now() - asked >= SYNC.askMs) {
         asked = performance.now();
-        connected = await askMember({ address: flags.member, files }).catch((error: Error) => {
+        plane = await askMember({ address: flags.member, files }).catch((error: Error) => {
           warn(flags.member, `${flags.member} does not say who is connected`, error);
           return undefined;
         });
       }
-      await writer.write(sync.verdicts, connected, signal);
+      await writer.write(sync.verdicts, plane, signal);
       await profiles.write(sync.verdicts, performance.now(), signal);
       return SYNC.statusMs;
     },

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { connectedIn } from './member.ts';
-import { statusOf, type TenantStatus } from './status.ts';
+import type { KubeClient } from '@isthmus/kube';
+import { SYNC } from './defaults.ts';
+import { connectedIn, faultsIn } from './member.ts';
+import { StatusWriter, statusOf, type TenantStatus } from './status.ts';
 import type { Verdict } from './sync.ts';
 
 const verdict = (more: Partial<Verdict> = {}): Verdict => ({
@@ -33,6 +35,21 @@ describe('the status of a Tenant', () => {
     assert.deepEqual(conditions(after), { Accepted: 'False 2', Connected: 'True 1' });
     assert.equal(after.agents, 2);
     assert.equal(after.conditions?.[0]?.message, 'agents[0]: x. The last good state stays in force');
+  });
+
+  it('says what members refuse of a spec that passes the check, and while none answers, what they said of this spec', () => {
+    const fault =
+      'acme.prod.yaml: agents[0].port: agents of tenant acme-prod cannot connect to its port 9132 (at hub-1)';
+    const refused = statusOf(verdict(), { connected: two, fault }, {}, '1');
+    assert.deepEqual(conditions(refused), { Accepted: 'False 1', Connected: 'True 1' });
+    assert.equal(refused.conditions?.[0]?.message, fault);
+    assert.equal(conditions(statusOf(verdict(), {}, refused, '2')).Accepted, 'False 1');
+    assert.equal(conditions(statusOf(verdict(), { connected: two }, refused, '2')).Accepted, 'True 2');
+    const { source } = verdict();
+    const next = verdict({ source: { ...source, generation: 4 } });
+    assert.equal(conditions(statusOf(next, {}, refused, '2')).Accepted, 'True 2');
+    const own = statusOf(verdict({ fault: 'agents[0]: x' }), { connected: two, fault }, {}, '1');
+    assert.equal(own.conditions?.[0]?.message, 'agents[0]: x');
   });
 
   it('does not know who is connected before a member has answered', () => {
@@ -68,12 +85,33 @@ describe('the status of a Tenant', () => {
   });
 });
 
+describe('the writer of statuses', () => {
+  it('writes none more as soon as another sync leads', async () => {
+    let leads = true;
+    const written: string[] = [];
+    const request = async ({ path, body }: { path: string; body: { status: object } }) => {
+      written.push(path);
+      leads = false;
+      return { status: body.status };
+    };
+    const writer = new StatusWriter({
+      client: { request } as unknown as KubeClient,
+      ...{ known: () => undefined, access: () => undefined, leads: () => leads },
+      failed: (_name, error) => assert.fail(error),
+    });
+    const { source } = verdict();
+    const verdicts = Array.from({ length: 100 }, (_, index) => verdict({ source: { ...source, name: `t-${index}` } }));
+    await writer.write(verdicts, undefined, new AbortController().signal);
+    assert.ok(written.length <= SYNC.statusesAtOnce, `${written.length} were written`);
+  });
+});
+
 describe("members' answers", () => {
   const line = (
     roles: string[],
     ...tenants: [name: string, agents: number, sessions: number, callers?: string[]][]
   ) => ({
-    member: { roles },
+    member: { id: roles.join(), roles },
     answer: { tenants: tenants.map(([name, agents, sessions, callers = []]) => ({ name, agents, sessions, callers })) },
   });
 
@@ -92,12 +130,31 @@ describe("members' answers", () => {
     const found = connectedIn([
       line(['hub'], ['acme', 1, 1]),
       line(['hub'], ['acme', 1, 1]),
-      { member: { roles: ['hub'] } },
+      { member: { id: 'hub-3', roles: ['hub'] } },
     ]);
     assert.deepEqual(found.get('acme'), { agents: 2, sessions: 2, hubs: 2, callers: 0 });
   });
 
   it('of nobody are none', () => {
-    assert.throws(() => connectedIn([{ member: { roles: ['hub'] } }]), /no member answered/);
+    assert.throws(() => connectedIn([{ member: { id: 'hub', roles: ['hub'] } }]), /no member answered/);
+  });
+
+  it('name what is wrong with a file where they are, by the file, in whatever order they come', () => {
+    const closed = 'acme.prod.yaml: agents[0].port: agents of tenant acme cannot connect to its port 9132: EADDRINUSE';
+    const named = { file: 'acme.prod.yaml', line: 4, message: 'apiServer.names[0]: hub is a name of the hubs' };
+    const ofSync = { file: 'Tenant acme/other', message: 'agents[0]: there is no secret acme/other' };
+    const at = (id: string, answer: object) => ({ member: { id, roles: ['hub'] }, answer });
+    const lines = [
+      at('hub-2', { problems: [named, ofSync], unopened: [closed] }),
+      at('hub-1', { problems: [named] }),
+      { member: { id: 'hub-3', roles: ['hub'] } },
+    ];
+    const found = faultsIn(lines);
+    assert.equal(
+      found.get('acme.prod.yaml'),
+      `${closed} (at hub-2); acme.prod.yaml:4: apiServer.names[0]: hub is a name of the hubs (at hub-1, hub-2)`,
+    );
+    assert.equal(found.get('acme.other.yaml'), undefined);
+    assert.deepEqual([...faultsIn([...lines].reverse())].sort(), [...found].sort());
   });
 });

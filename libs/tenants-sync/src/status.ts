@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type KubeClient, KubeStatusError, objectName } from '@isthmus/kube';
+import { fileName } from './compose.ts';
 import { SYNC } from './defaults.ts';
-import type { Connected } from './member.ts';
+import type { Connected, PlaneSays } from './member.ts';
 import type { Verdict } from './sync.ts';
 
 interface Condition {
@@ -28,6 +29,8 @@ export const MANAGER = 'isthmus-tenants-sync';
 export interface Said {
   /** What the plane says of it; undefined if no member has answered. */
   readonly connected?: Connected | undefined;
+  /** What is wrong with its file at members, if one has answered. */
+  readonly fault?: string | undefined;
   /** What became of its ClusterProfile; undefined if that is not known. */
   readonly access?: Access | undefined;
 }
@@ -48,7 +51,7 @@ export function statusOf(verdict: Verdict, said: Said, before: TenantStatus, now
   const { conditions = [] } = before;
   const last = (type: string) => conditions.find((each) => each.type === type);
   const findings: Readonly<Record<string, Finding>> = {
-    Accepted: accepted(verdict),
+    Accepted: accepted(verdict, said, last('Accepted')),
     Connected: said.connected ? connection(said.connected) : (last('Connected') ?? NOT_ASKED),
     [PUBLISHED]: said.access === undefined ? last(PUBLISHED) : publication(said.access),
   };
@@ -71,11 +74,17 @@ const NOT_ASKED: Finding = {
   message: 'No member of the plane has answered yet',
 };
 
-function accepted({ fault, kept }: Verdict): Finding {
-  if (fault === undefined) return { status: 'True', reason: 'InForce', message: 'The spec is in force' };
+/** @param last what was said before: while no member answers, what members said of the same spec stays */
+function accepted({ fault, kept, source }: Verdict, said: Said, last: Condition | undefined): Finding {
   const stays = kept ? '. The last good state stays in force' : '';
-  return { status: 'False', reason: 'Refused', message: `${fault}${stays}` };
+  if (fault !== undefined) return { status: 'False', reason: 'Refused', message: `${fault}${stays}` };
+  if (said.fault !== undefined) return { status: 'False', reason: AT_MEMBERS, message: said.fault };
+  if (!said.connected && last?.reason === AT_MEMBERS && last.observedGeneration === source.generation) return last;
+  return { status: 'True', reason: 'InForce', message: 'The spec is in force' };
 }
+
+/** Why a spec is not accepted that passes the check of files: members say what is wrong with it where they are. */
+const AT_MEMBERS = 'AtMembers';
 
 function connection({ agents, sessions, hubs }: Connected): Finding {
   if (agents === 0) return { status: 'False', reason: 'NoAgents', message: 'No agent is connected' };
@@ -102,6 +111,8 @@ export interface StatusOptions {
   /** What became of its ClusterProfile. */
   readonly access: (name: string) => Access | undefined;
   readonly failed: (name: string, error: Error) => void;
+  /** Whether this is still the one of several syncs that writes. */
+  readonly leads: () => boolean;
 }
 
 /** Writes the status of `Tenant` objects where it says something else. */
@@ -114,27 +125,27 @@ export class StatusWriter {
     this.#options = options;
   }
 
-  /** @param connected by tenant; undefined if no member has answered */
-  async write(
-    verdicts: Iterable<Verdict>,
-    connected: ReadonlyMap<string, Connected> | undefined,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { known, access } = this.#options;
+  /** @param plane undefined if no member has answered */
+  async write(verdicts: Iterable<Verdict>, plane: PlaneSays | undefined, signal: AbortSignal): Promise<void> {
+    const { known, access, leads } = this.#options;
     const now = new Date().toISOString().replace(/\.\d+Z$/, 'Z');
     const writes: (() => Promise<void>)[] = [];
     for (const verdict of verdicts) {
       if (verdict.source.kind !== 'Tenant') continue;
       const name = objectName({ metadata: verdict.source });
       const before = known(name) ?? {};
-      const here = connected && (connected.get(verdict.tenant) ?? NOBODY);
-      const status = statusOf(verdict, { connected: here, access: access(name) }, before, now);
+      const said = {
+        connected: plane && (plane.connected.get(verdict.tenant) ?? NOBODY),
+        fault: plane?.faults.get(`${fileName(verdict.source)}.yaml`),
+        access: access(name),
+      };
+      const status = statusOf(verdict, said, before, now);
       const last = this.#written.get(name);
       const stands = last && isDeepStrictEqual(last.sent, status) && isDeepStrictEqual(last.kept, before);
       if (!stands && !isDeepStrictEqual(before, status)) writes.push(() => this.#put(verdict.source, status, signal));
     }
     const next = async () => {
-      for (let write = writes.shift(); write && !signal.aborted; write = writes.shift()) await write();
+      for (let write = writes.shift(); write && leads() && !signal.aborted; write = writes.shift()) await write();
     };
     await Promise.all(Array.from({ length: SYNC.statusesAtOnce }, next));
   }

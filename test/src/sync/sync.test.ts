@@ -9,6 +9,7 @@ import {
   AS_IN_IMAGE,
   Authority,
   connectThrough,
+  freePort,
   greeter,
   newTrust,
   nextChunk,
@@ -242,7 +243,9 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
       const folder = '/\\.files/killed\\.NAME\\.[0-9a-f]+$';
       const file = '/killed\\.NAME\\.yaml$';
       // The first rename is of the first state, which is whole.
-      const points = [`before 2 ${folder}`, `after 2 ${folder}`, `before 2 ${file}`, `after 2 ${file}`];
+      const points = [folder, file].flatMap((path) =>
+        ['before', 'after'].map((when) => `${when} 2 renameSync ${path}`),
+      );
       for (const [index, point] of points.entries()) {
         const name = `at-${index}`;
         const before = await newCa();
@@ -507,6 +510,28 @@ describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
         },
         { deadline: 60_000, what: () => `its conditions: ${said}` },
       );
+
+      // What only the member can know, whose directory has a sync again.
+      await startSync(scope, kube, {}, dir);
+      const ca = { secretRef: { name: 'taken', key: 'ca.crt' } };
+      const withPort = (port: number) => tenantWithCa('acme', 'taken', { agents: [{ certificates: { ca }, port }] });
+      const reads = async (wanted: RegExp) => {
+        const accepted = '{.status.conditions[?(@.type=="Accepted")]}';
+        const condition = ['get', '-n', 'acme', 'tenant', 'taken', '-o', `jsonpath=${accepted}`];
+        await until(
+          async () => {
+            said = await kube.kubectl(condition);
+            return wanted.test(said);
+          },
+          { deadline: 90_000, what: () => `${wanted} in ${said}` },
+        );
+      };
+      await kube.apply(...(await withPort(server.agentPort)));
+      await reads(
+        /acme\.taken\.yaml: agents\[0\]\.port: agents of tenant acme-taken cannot connect to its port \d+: .* \(at .*"False"/,
+      );
+      await kube.apply(...(await withPort(await freePort())));
+      await reads(/The spec is in force.*"True"/);
     }),
   );
 });

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { beforeEach, describe, it } from 'node:test';
+import { type KubeClient, KubeStatusError } from '@isthmus/kube';
+import { SYNC } from './defaults.ts';
+import { ProfileWriter } from './profiles.ts';
+import type { Verdict } from './sync.ts';
+
+const PATH = '/apis/multicluster.x-k8s.io/v1alpha2/namespaces/acme/clusterprofiles';
+
+const verdict = (name: string): Verdict => ({
+  source: { kind: 'Tenant', namespace: 'acme', name, created: 0, generation: 1, atOnce: false, fields: {} },
+  ...{ tenant: `acme-${name}`, from: 'Tenant', fault: undefined, kept: true },
+  profile: { secret: `${name}-plane-access`, token: 'token', ca: 'CA', serverName: undefined },
+});
+
+interface Stored {
+  status?: { accessProviders: object[] };
+}
+
+describe('ClusterProfiles', () => {
+  /** By name: what the API server has. */
+  let stored: Map<string, Stored>;
+  let calls: string[];
+  let leads: boolean;
+  let writer: ProfileWriter;
+
+  /** As much of an API server as they need. */
+  async function request({ method, path, body }: { method: string; path: string; body?: unknown }): Promise<unknown> {
+    if (path === '/apis/multicluster.x-k8s.io') return { versions: [{ version: 'v1alpha2' }] };
+    const name = path.slice(PATH.length + 1).split('/')[0] as string;
+    calls.push(`${method} ${name}`.trim());
+    if (method === 'POST') stored.set((body as { metadata: { name: string } }).metadata.name, {});
+    const found = stored.get(name);
+    if (method === 'PATCH' && found) found.status = (body as Required<Stored>).status;
+    if (method !== 'POST' && !found) throw new KubeStatusError('not found', 404, 'NotFound');
+    return found;
+  }
+
+  beforeEach(() => {
+    [stored, calls, leads] = [new Map(), [], true];
+    writer = new ProfileWriter({
+      ...{ client: { request } as unknown as KubeClient, plane: 'isthmus', leads: () => leads, published: () => true },
+      proxy: { url: 'https://gateways.example:8090', ca: () => '' },
+      failed: (_name, error) => assert.equal(error, undefined),
+    });
+  });
+
+  const write = (now: number, ...names: string[]) =>
+    writer.write(names.map(verdict), now, new AbortController().signal);
+
+  it('are written once, and are as they were again after somebody has changed or removed them', async () => {
+    await write(0, 'one', 'two');
+    assert.deepEqual(calls.splice(0), ['GET one', 'POST', 'PATCH one', 'GET two', 'POST', 'PATCH two']);
+    const written = structuredClone([...stored]);
+    stored.delete('one');
+    const two = stored.get('two') as Stored;
+    two.status = { accessProviders: [{ name: 'isthmus', cluster: { server: 'https://evil.example' } }] };
+    await write(SYNC.profileMs, 'one', 'two');
+    assert.deepEqual([...stored].sort(), written);
+    calls.length = 0;
+    await write(2 * SYNC.profileMs, 'one', 'two');
+    assert.deepEqual(calls, ['GET one', 'GET two']);
+  });
+
+  it('of a thousand are looked at in turns, each in 500 s', async () => {
+    const names = Array.from({ length: 1000 }, (_, index) => `t-${index}`);
+    await write(0, ...names);
+    let most = 0;
+    const looked = new Set<string>();
+    for (let now = SYNC.statusMs; now <= 1000 * SYNC.profileLookMs; now += SYNC.statusMs) {
+      calls.length = 0;
+      await write(now, ...names);
+      most = Math.max(most, calls.length);
+      for (const call of calls) looked.add(call);
+    }
+    assert.equal(looked.size, 1000);
+    // On average 20 in 10 s.
+    assert.ok(most < 60, `${most} calls in 10 s`);
+  });
+
+  it('are left alone as soon as another sync leads', async () => {
+    const led = write(0, 'one', 'two');
+    leads = false;
+    await led;
+    assert.deepEqual(calls, ['GET one', 'POST', 'PATCH one']);
+  });
+});
