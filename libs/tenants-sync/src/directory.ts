@@ -31,10 +31,14 @@ export class Directory {
   /** @throws Error if it cannot be written */
   constructor(dir: string) {
     this.#dir = dir;
-    mkdirSync(join(dir, FILES), { recursive: true, mode: 0o750 });
+    this.#makeFolder();
     for (const below of ['', FILES])
       for (const name of readdirSync(join(dir, below)))
         if (name.startsWith(HALF)) rmSync(join(dir, below, name), { recursive: true });
+  }
+
+  #makeFolder(): void {
+    mkdirSync(join(this.#dir, FILES), { recursive: true, mode: 0o750 });
   }
 
   /** Reads what an earlier sync has written, one after the other. */
@@ -57,14 +61,28 @@ export class Directory {
     return { read, credentials: await new CredentialCache(this.#dir).of(read, undefined) };
   }
 
+  /** Whether a tenant's file lies there as it is to be, with all that it names: a machine that crashed, or a hand, may have left less. */
+  holds(base: string, composed: Composed): boolean {
+    const { text } = composed;
+    const whole = sizeOf(join(this.#dir, `${base}${ENDING}`)) === Buffer.byteLength(text);
+    return this.#written.get(base) === text && whole && this.#isStaged(composed);
+  }
+
+  #isStaged({ folder, files }: Pick<Composed, 'folder' | 'files'>): boolean {
+    return [...files].every(([name, bytes]) => sizeOf(join(this.#dir, folder, name)) === bytes.length);
+  }
+
   /** Puts the files there that a tenant's file is to name, which changes no tenant yet. */
   stage({ folder, files }: Composed): void {
     const to = join(this.#dir, folder);
-    if (files.size === 0 || isThere(to)) return;
+    if (this.#isStaged({ folder, files })) return;
     const half = join(this.#dir, FILES, `${HALF}${folder.slice(FILES.length + 1)}`);
     rmSync(half, { recursive: true, force: true });
-    mkdirSync(half, { recursive: true, mode: 0o750 });
+    this.#makeFolder();
+    // On a disk that is read-only, a recursive mkdir says that there is no such directory.
+    mkdirSync(half, { mode: 0o750 });
     for (const [name, bytes] of files) writeFileSync(join(half, name), Buffer.from(bytes, 'latin1'), { mode: 0o640 });
+    rmSync(to, { recursive: true, force: true });
     renameSync(half, to);
   }
 
@@ -101,7 +119,7 @@ export class Directory {
     for (const text of this.#written.values())
       for (const [, folder] of text.matchAll(/\.files\/([^/\s]+)\//g)) named.add(folder as string);
     const files = join(this.#dir, FILES);
-    for (const folder of isThere(files) ? readdirSync(files) : []) {
+    for (const folder of sizeOf(files) === undefined ? [] : readdirSync(files)) {
       const since = this.#unnamed.get(folder) ?? now;
       if (named.has(folder)) this.#unnamed.delete(folder);
       else if (now - since < SYNC.oldFilesMs) this.#unnamed.set(folder, since);
@@ -113,10 +131,7 @@ export class Directory {
   }
 }
 
-function isThere(path: string): boolean {
-  try {
-    return statSync(path).isDirectory();
-  } catch {
-    return false;
-  }
+/** Undefined if there is no such file. */
+function sizeOf(path: string): number | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.size;
 }

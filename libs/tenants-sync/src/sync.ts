@@ -146,7 +146,7 @@ export class Sync {
     const { result, names } = compose([first, ...more], stores);
     this.#names.set(name, names);
     if ('faults' in result) return this.#judge(name, undefined, result.faults.map(faultText).join('; '));
-    if (written === result.text && this.#clashes.has(path)) return this.#judge(name, result, undefined);
+    if (directory.holds(path, result) && this.#clashes.has(path)) return this.#judge(name, result, undefined);
     directory.stage(result);
     const file = await directory.read(result.text);
     const { claimed, problems, read } = candidate(path, file);

@@ -7,10 +7,8 @@ import { CertificateAuthority } from '@isthmus/certificates';
 import { scoped, until } from '../harness/index.ts';
 import { isthmus } from '../plane/operator.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
-import { anyDefinition, namespaceOf, newCa, newKey, secretOf, tenantOf, tenantWithCa } from './objects.ts';
+import { anyDefinition, namespaceOf, newCa, newKey, newLeaf, secretOf, tenantOf, tenantWithCa } from './objects.ts';
 import { startSyncedPlane } from './synced.ts';
-
-const DAY_MS = 86_400_000;
 
 describe('isthmus check of a plane with syncs', { skip: noApiServer }, () => {
   test(
@@ -42,9 +40,7 @@ describe('isthmus check of a plane with syncs', { skip: noApiServer }, () => {
         secretOf('acme', `${name}-sa`, { 'tls.crt': newKey() }, owned),
       ];
       await kube.apply(cluster('waits'), cluster('leaf'), cluster('expired'));
-      const authority = await CertificateAuthority.create('authority', DAY_MS);
-      const { cert: leaf } = await authority.issue({ commonName: 'no authority', validMs: DAY_MS });
-      await kube.apply(...secrets('leaf', leaf));
+      await kube.apply(...secrets('leaf', await newLeaf()));
       await kube.apply(...secrets('expired', (await CertificateAuthority.create('expired', -1000)).cert));
       await says(
         /FAIL +tenants +Cluster acme\/waits: .*there is no secret acme\/waits-ca yet/,

@@ -1,18 +1,32 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  cpSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { ADMISSION, startAdmission } from '@isthmus/admission';
+import { ADMISSION, CredentialCache, candidate, readTenantFile, startAdmission } from '@isthmus/admission';
 import { changed } from '@isthmus/runtime/testing';
 import { Directory, Sync } from '@isthmus/tenants-sync';
 import { planeEvents } from '@isthmus/tunnel';
-import { type Scope, scoped, tempDir, until } from '../harness/index.ts';
+import { type Scope, scoped, tempDir, unlessSlow, until } from '../harness/index.ts';
+import { flushOnce } from './flush-once.ts';
+import { newCa, newLeaf } from './objects.ts';
 
 type Source = ReturnType<ConstructorParameters<typeof Sync>[0]['sources']>[number];
 
 /** A sync of objects that a test puts there, and a member that reads its directory. */
-async function synced(scope: Scope) {
-  const dir = await tempDir(scope);
+async function synced(scope: Scope, given?: string) {
+  const dir = given ?? (await tempDir(scope));
+  const cas = new Map<string, string>();
   const objects = new Map<string, Source[]>();
   const faults = new Map<string, string | undefined>();
   /** The tenant of which an earlier state is in force. */
@@ -22,7 +36,10 @@ async function synced(scope: Scope) {
   const start = async () => {
     const sync = new Sync({
       directory: new Directory(dir),
-      stores: () => undefined,
+      stores(_store, name) {
+        const ca = cas.get(name);
+        return ca === undefined ? undefined : { values: new Map([['ca.crt', ca]]), allows: [] };
+      },
       sources: (name) => objects.get(name) ?? [],
       graceMs: 1000,
       now: () => now,
@@ -38,7 +55,7 @@ async function synced(scope: Scope) {
   let sync = await start();
   const files = () => readdirSync(dir).filter((name) => name.endsWith('.yaml'));
   return {
-    ...{ dir, files, faults, kept, told },
+    ...{ dir, files, faults, kept, told, cas },
     text: (name: string) => readFileSync(join(dir, name), 'utf8'),
     put(name: string, created: number, fields: object, kind: Source['kind'] = 'Tenant') {
       const [namespace = '', object = ''] = name.split('/');
@@ -47,16 +64,14 @@ async function synced(scope: Scope) {
       objects.set(name, kind === 'Tenant' ? [...others, source] : [source, ...others]);
       sync.changed(name);
     },
-    remove(name: string, kind: Source['kind'] = 'Tenant') {
+    remove(name: string, kind: Source['kind'] = 'Tenant', atOnce = false) {
       const all = objects.get(name) ?? [];
       objects.set(
         name,
         all.filter((each) => each.kind !== kind),
       );
-      sync.changed(
-        name,
-        all.find((each) => each.kind === kind),
-      );
+      const gone = all.find((each) => each.kind === kind);
+      sync.changed(name, gone && { ...gone, atOnce });
     },
     flush: () => sync.flush(),
     wait: (ms: number) => {
@@ -270,4 +285,239 @@ describe('the directory of a sync', () => {
       assert.ok(!existsSync('/run/x.sock'));
     }),
   );
+
+  test(
+    'gives a name that two namespaces make to the older object, until the other has one of its own',
+    scoped(async (scope) => {
+      const { put, flush, faults, files } = await synced(scope);
+      put('a-b/c', 2, tokens('https://later.example'));
+      put('a/b-c', 1, tokens('https://older.example'));
+      await flush();
+      assert.match(faults.get('a-b/c') ?? '', /^a-b\.c\.yaml:1: tenant: tenant a-b-c is in a\.b-c too/);
+      put('a-b/c', 2, { tenant: 'own', ...tokens('https://later.example') });
+      await flush();
+      assert.deepEqual([faults.get('a-b/c'), files().sort()], [undefined, ['a-b.c.yaml', 'a.b-c.yaml']]);
+    }),
+  );
+
+  test(
+    'takes no bundle that is broken, says which it is, and takes text beside certificates',
+    scoped(async (scope) => {
+      const { put, flush, cas, faults, dir } = await synced(scope);
+      const [one, two] = [await newCa(), await newCa()];
+      const [begin, body, end] = [
+        one.split('\n')[0],
+        one.split('\n').slice(1, -2).join('\n'),
+        one.trim().split('\n').at(-1),
+      ];
+      const broken = {
+        empty: '',
+        text: 'no certificate\n',
+        binary: '\0\x01\xff'.repeat(100),
+        notDer: `${two}${begin}\nAAAA\n${end}\n`,
+        cutInside: `${two}${begin}\n${body.slice(0, 64)}\n${end}\n`,
+        key: one.replaceAll('CERTIFICATE', 'EC PRIVATE KEY'),
+        leaf: await newLeaf(),
+      };
+      const names = Object.keys(broken).map((name) => name.toLowerCase());
+      for (const [index, text] of Object.values(broken).entries()) cas.set(`acme/${names[index]}`, text);
+      cas.set('acme/remarks', `# the old one\r\n${one}\nand the new one: ä \n${two}rest`);
+      cas.set('acme/many', (await Promise.all(Array.from({ length: 20 }, (_, n) => newCa(`ca-${n}`)))).join(''));
+      for (const name of [...names, 'remarks', 'many']) put(`acme/${name}`, 1, { agents: ownCa(name) });
+      await flush();
+      for (const name of names)
+        assert.match(faults.get(`acme/${name}`) ?? '', /^acme\.\w+\.yaml:\d+: agents\[0\]\.certificates\.ca: /, name);
+      assert.deepEqual([faults.get('acme/remarks'), faults.get('acme/many')], [undefined, undefined]);
+      assert.deepEqual(Object.keys(await asMembersRead(dir)).sort(), ['acme-many', 'acme-remarks']);
+    }),
+  );
+
+  test(
+    'keeps what an object said whose secret went or changed its kind, and takes what comes in its place',
+    scoped(async (scope) => {
+      const { put, flush, cas, faults, kept, dir } = await synced(scope);
+      cas.set('acme/prod', await newCa());
+      const change = async (ca: string | undefined) => {
+        if (ca === undefined) cas.delete('acme/prod');
+        else cas.set('acme/prod', ca);
+        put('acme/prod', 1, { agents: ownCa('prod') });
+        await flush();
+        return (await asMembersRead(dir))['acme-prod'];
+      };
+      const first = cas.get('acme/prod');
+      assert.equal(await change(first), first);
+      assert.equal(await change(undefined), first);
+      assert.match(faults.get('acme/prod') ?? '', /there is no secret acme\/prod with the label/);
+      assert.equal(await change('{"auths": {}}'), first);
+      assert.deepEqual([faults.get('acme/prod') === undefined, kept.get('acme/prod')], [false, 'acme-prod']);
+      const next = await newCa();
+      assert.equal(await change(next), next);
+      assert.equal(faults.get('acme/prod'), undefined);
+    }),
+  );
+
+  test(
+    'ends a tenant at once where its object says so, and not while another is made in its place within the grace',
+    scoped(async (scope) => {
+      const { put, remove, flush, wait, files } = await synced(scope);
+      const there = async (ms = 0) => {
+        wait(ms);
+        await flush();
+        return files().length === 1;
+      };
+      put('acme/prod', 1, tokens('https://a.example'));
+      assert.ok(await there());
+      remove('acme/prod');
+      assert.ok(await there(999));
+      put('acme/prod', 2, tokens('https://a.example'));
+      assert.ok(await there(1000));
+      remove('acme/prod', 'Tenant', true);
+      assert.ok(!(await there()));
+      put('acme/prod', 3, tokens('https://a.example'), 'Cluster');
+      put('acme/prod', 3, { limits: { tunnels: 7 } });
+      assert.ok(await there());
+      // Only the Cluster makes the tenant, so only its own annotation counts.
+      remove('acme/prod', 'Cluster');
+      remove('acme/prod', 'Tenant', true);
+      assert.ok(await there(999));
+      assert.ok(!(await there(1)));
+    }),
+  );
+
+  test(
+    'keeps what a Tenant made of a Cluster that cannot be used by itself, and says so of the Cluster',
+    scoped(async (scope) => {
+      const { put, remove, flush, faults, kept, text } = await synced(scope);
+      put('acme/prod', 1, { agents: missing }, 'Cluster');
+      put('acme/prod', 2, { agents: undefined, ...tokens('https://a.example') });
+      await flush();
+      assert.equal(faults.get('acme/prod'), undefined);
+      remove('acme/prod');
+      await flush();
+      assert.match(text('acme.prod.yaml'), /a\.example/);
+      assert.match(faults.get('acme/prod') ?? '', /there is no secret acme\/missing/);
+      assert.equal(kept.get('acme/prod'), 'acme-prod');
+    }),
+  );
+
+  test(
+    'is whole again after a start, whatever of it was cut short or removed',
+    scoped(async (scope) => {
+      const { put, flush, cas, dir, restart, faults } = await synced(scope);
+      cas.set('acme/prod', await newCa());
+      const start = async () => {
+        put('acme/prod', 1, { agents: ownCa('prod') });
+        await flush();
+        assert.equal(faults.get('acme/prod'), undefined);
+        assert.deepEqual(await asMembersRead(dir), { 'acme-prod': cas.get('acme/prod') });
+      };
+      await start();
+      const [file = ''] = globSync('.files/*/*', { cwd: dir });
+      for (const harm of [
+        () => truncateSync(join(dir, file)),
+        () => rmSync(join(dir, file)),
+        () => rmSync(join(dir, '.files'), { recursive: true }),
+        () => truncateSync(join(dir, 'acme.prod.yaml')),
+        () => rmSync(join(dir, 'acme.prod.yaml')),
+      ]) {
+        harm();
+        await restart();
+        await start();
+      }
+    }),
+  );
+
+  test(
+    'has the old state or the new one, at whichever of its steps a sync is killed',
+    { skip: unlessSlow() },
+    scoped(async (scope) => {
+      const first = await tempDir(scope);
+      const [old, fresh] = [await newCa(), await newCa()];
+      const before = { 'acme/prod': old, 'acme/gone': await newCa() };
+      const after = { 'acme/prod': old + fresh, 'acme/new': await newCa() };
+      await flushOnce(first, before);
+      /** Ends with whether a sync was killed there. */
+      const killed = async (at: string) => {
+        const dir = await tempDir(scope);
+        cpSync(first, dir, { recursive: true });
+        assert.deepEqual(await asMembersRead(dir), named(before));
+        const args = ['-C', 'deno', '--import', path('./killed-at.mjs'), path('./flush-once.ts'), dir];
+        const env = { ...process.env, KILLED_AT: at };
+        const { signal, status, stderr } = spawnSync(process.execPath, [...args, JSON.stringify(after)], { env });
+        assert.ok(signal === 'SIGKILL' || status === 0, `${stderr}`);
+        const { 'acme-prod': ca, ...others } = await asMembersRead(dir);
+        assert.ok(ca === old || ca === after['acme/prod'], at);
+        for (const [tenant, own] of Object.entries(others))
+          assert.equal(own, { ...named(before), ...named(after) }[tenant], `${tenant}, ${at}`);
+        await flushOnce(dir, after);
+        assert.deepEqual(await asMembersRead(dir), named(after), at);
+        assert.deepEqual(globSync('**/.half-*', { cwd: dir }), [], at);
+        return signal !== null;
+      };
+      const steps = { before: 0, within: 0 };
+      while (await killed(`before ${steps.before + 1} . .`)) steps.before++;
+      while (await killed(`within ${steps.within + 1} writeFileSync .`)) steps.within++;
+      // Two tenants are written, of a folder, a file in it and a file beside it, and one is removed.
+      assert.ok(steps.before >= 13 && steps.within === 4, JSON.stringify(steps));
+    }),
+  );
+
+  test(
+    'stays in force on a disk that is full or cannot be written, and takes the new state once it can',
+    { skip: noMounts() },
+    scoped(async (scope) => {
+      const place = await tempDir(scope);
+      const mount = (...args: string[]) => execFileSync('mount', [...args, place]);
+      mount('-t', 'tmpfs', '-o', 'size=256k', 'tmpfs');
+      scope.defer(() => void execFileSync('umount', [place]));
+      const { put, flush, cas, dir, told } = await synced(scope, place);
+      cas.set('acme/prod', await newCa());
+      put('acme/prod', 1, { agents: ownCa('prod') });
+      await flush();
+      const before = await asMembersRead(dir);
+      const full = () => writeFileSync(join(dir, 'filler'), Buffer.alloc(1024 * 1024));
+      for (const [harm, code, repair] of [
+        [() => assert.throws(full, /ENOSPC/), 'ENOSPC', () => rmSync(join(dir, 'filler'))],
+        [() => mount('-o', 'remount,ro'), 'EROFS', () => mount('-o', 'remount,rw')],
+      ] as const) {
+        harm();
+        told.length = 0;
+        cas.set('acme/prod', (cas.get('acme/prod') ?? '') + (await newCa()));
+        put('acme/prod', 1, { agents: ownCa('prod') });
+        for (let times = 0; times < 3; times++) await flush().catch(() => {});
+        assert.deepEqual(told, [`acme/prod it cannot be written: ${code}`]);
+        assert.deepEqual(await asMembersRead(dir), before);
+        repair();
+        await flush();
+        assert.deepEqual(await asMembersRead(dir), { 'acme-prod': cas.get('acme/prod') });
+        Object.assign(before, await asMembersRead(dir));
+      }
+    }),
+  );
 });
+
+const path = (name: string) => new URL(name, import.meta.url).pathname;
+const ownCa = (name: string) => [{ certificates: { ca: { secretRef: { name, key: 'ca.crt' } } } }];
+
+/** By the names of tenants what is given by those of objects. */
+function named(objects: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(objects).map(([name, ca]) => [name.replace('/', '-'), ca]));
+}
+
+/** By tenant: the CA of its agents, as members read it. Fails if there is anything that they could not use. */
+async function asMembersRead(dir: string): Promise<Record<string, string>> {
+  const found: Record<string, string> = {};
+  for (const name of readdirSync(dir).filter((each) => /^[^.].*\.yaml$/.test(each))) {
+    const read = readTenantFile(readFileSync(join(dir, name), 'utf8'));
+    assert.ok('file' in read, name);
+    const credentials = await new CredentialCache(dir).of(read, undefined);
+    assert.deepEqual(candidate(name, { read, credentials }).problems, []);
+    found[read.file.tenant] = readFileSync(join(dir, read.file.agents?.[0]?.certificates?.ca ?? ''), 'utf8');
+  }
+  return found;
+}
+
+/** Why this process cannot mount a disk of its own, or false. */
+function noMounts(): string | false {
+  return spawnSync('unshare', ['--mount', 'true']).status === 0 ? false : 'it may not mount (CAP_SYS_ADMIN)';
+}

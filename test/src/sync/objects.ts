@@ -8,6 +8,12 @@ export async function newCa(name = 'kubernetes'): Promise<string> {
   return (await CertificateAuthority.create(name, DAY_MS)).cert;
 }
 
+/** A certificate that is of no authority. */
+export async function newLeaf(): Promise<string> {
+  const authority = await CertificateAuthority.create('authority', DAY_MS);
+  return (await authority.issue({ commonName: 'no authority', validMs: DAY_MS })).cert;
+}
+
 /** A new key of an issuer of tokens: the public one. */
 export function newKey(): string {
   const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -38,6 +44,29 @@ export function tenantOf(namespace: string, name: string, spec: object, annotati
 export async function tenantWithCa(namespace: string, name: string, more: object = {}): Promise<[object, object]> {
   const agents = [{ certificates: { ca: { secretRef: { name, key: 'ca.crt' } } } }];
   return [secretOf(namespace, name, { 'ca.crt': await newCa() }), tenantOf(namespace, name, { agents, ...more })];
+}
+
+/** What Cluster API has of the cluster `prod` in the namespace `acme`, whose secrets are not there yet but for its kubeconfig. */
+export function ofClusterApi(kubeconfig: string): object[] {
+  const metadata = (name: string) => ({ namespace: 'acme', name });
+  const [apiGroup, kind] = ['infrastructure.cluster.x-k8s.io', 'DockerMachineTemplate'];
+  return [
+    namespaceOf('acme'),
+    {
+      ...{ apiVersion: 'cluster.x-k8s.io/v1beta2', kind: 'Cluster', metadata: metadata('prod') },
+      spec: { clusterNetwork: { pods: { cidrBlocks: ['10.198.0.0/16'] } } },
+    },
+    {
+      ...{ apiVersion: 'controlplane.cluster.x-k8s.io/v1beta2', kind: 'KubeadmControlPlane' },
+      metadata: metadata('prod-control-plane'),
+      spec: {
+        version: 'v1.34.0',
+        machineTemplate: { spec: { infrastructureRef: { apiGroup, kind, name: 'prod' } } },
+        kubeadmConfigSpec: { format: 'cloud-config' },
+      },
+    },
+    secretOf('acme', 'prod-kubeconfig', { value: kubeconfig }, {}),
+  ];
 }
 
 /** A CustomResourceDefinition that takes any field: of kinds whose own is not at hand. */
