@@ -68,14 +68,18 @@ export async function installByHelm(kubernetes: Kubernetes): Promise<void> {
   await allowPods();
   for (const component of ['plane', 'agent'] as const) {
     await namespaceOf(component);
-    const { namespace } = RELEASES[component];
-    await kubectl(['-n', namespace, 'delete', KINDS, '-l', 'app.kubernetes.io/part-of=isthmus', '--wait=false']);
+    await removeApplied(RELEASES[component].namespace);
   }
   await apply(await isthmus(['certs', '-o', 'kubernetes']));
   await install('plane');
   await install('agent');
   await useService('plane', 'gateway', kubernetes);
   for (const name of [SERVER, HOLDER]) await endStatic(name);
+}
+
+/** Removes what was applied without Helm. */
+export async function removeApplied(namespace: string): Promise<void> {
+  await kubectl(['-n', namespace, 'delete', KINDS, '-l', 'app.kubernetes.io/part-of=isthmus', '--wait=false']);
 }
 
 /** The other component for control planes: servers in the place of the plane, and the agents' servers. */

@@ -7,6 +7,7 @@ import { ROOT } from '../harness/runtime.ts';
 import { helmProgram } from '../k8s/chart.ts';
 import { build, NODE_IMAGE, restoreNodeImage } from './build.ts';
 import { ended, must } from './command.ts';
+import { bringClusterApi } from './hoster.ts';
 import { unfit } from './machine.ts';
 import type { ClusterOptions, Options } from './options.ts';
 import { Machine } from './outside.ts';
@@ -46,7 +47,8 @@ async function cluster({ way, only, short, stay }: ClusterOptions): Promise<numb
   const outcomes = join(machine.directory, 'outcomes.json');
   await isthmusImage(image);
   // There is no network in the cluster's machine.
-  if (way.includes('helm')) await helmProgram();
+  if (way.includes('helm') || way.includes('hoster')) await helmProgram();
+  if (way.includes('hoster')) await bringClusterApi(machine.directory);
   const options: Options = { image, way, only, short, stay, outcomes };
   const program = [process.execPath, fileURLToPath(new URL('./inside.ts', import.meta.url)), JSON.stringify(options)];
   const status = await machine.run([...program, machine.directory, machine.name], ended.signal);

@@ -9,6 +9,7 @@ import { OF_HELM } from './faults/of-helm.ts';
 import { OF_THREE, ONE_OF_THREE } from './faults/of-three.ts';
 import type { Plan } from './ground.ts';
 import { installByHelm } from './helm.ts';
+import { fromManagementCluster } from './hoster.ts';
 import { oneAddress } from './one-address.ts';
 import { kubernetesIosPage, leavePage } from './page.ts';
 import { applyPlane, speakHttpConnect, useGateways } from './recipe.ts';
@@ -62,6 +63,7 @@ export const PLANS: Readonly<Record<WayName, Plan>> = {
     steps: [...OPERATIONS, ...METRICS, ...OF_THREE, ...LEASES, ...ONE_OF_THREE],
   },
   'one-address': oneAddress(),
+  hoster: fromManagementCluster(),
 };
 
 /** The same checks, by names that tell them from others. */

@@ -28,6 +28,14 @@ export function commandsOf(page: string, section: string): string {
   return commands;
 }
 
+/** The commands with which docs/TENANTS.md begins: from a management cluster to the first exec. */
+export function hosterCommands(): readonly string[] {
+  const commands = commandsOf('../docs/TENANTS.md', 'From a management cluster').trim().split('\n');
+  if (commands.length !== 10 || !/ exec .*deploy\/agent/.test(commands.at(-1) ?? ''))
+    throw new Error(`docs/TENANTS.md has other commands: ${commands.join('\n')}`);
+  return commands;
+}
+
 /** "One control-plane node" of k8s/README.md up to `kubeadm init`: certificates, the static pod, and what the API server needs. */
 export async function prepareNode(): Promise<void> {
   const commands = commandsOf('README.md', SECTION);
@@ -42,8 +50,8 @@ export async function prepareNode(): Promise<void> {
 }
 
 /** Runs commands as in an operator's shell, which ends at the first that fails. */
-export async function paste(commands: string, options?: CommandOptions): Promise<void> {
-  await must(['bash', '-euo', 'pipefail', '-c', commands], options);
+export function paste(commands: string, options?: CommandOptions): Promise<string> {
+  return must(['bash', '-euo', 'pipefail', '-c', commands], options);
 }
 
 /** The rest of the section, once the API server is there. */

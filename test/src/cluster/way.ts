@@ -59,6 +59,13 @@ export const WAYS = {
     servers: STATIC_POD,
     apart: true,
   },
+  hoster: {
+    name: 'HTTP CONNECT, from a management cluster',
+    protocol: 'http_connect',
+    transport: 'tcp',
+    servers: { namespace: 'isthmus-plane', selector: 'app.kubernetes.io/name=frontend-gw', port: 8092 },
+    apart: true,
+  },
 } as const satisfies Record<string, Way>;
 
 export type WayName = keyof typeof WAYS;

@@ -5,20 +5,13 @@ import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
+import { hosterCommands } from '../cluster/recipe.ts';
 import { ROOT, scoped, tempDir } from '../harness/index.ts';
 import { helmProgram } from '../k8s/chart.ts';
 import { clusterApiDefinition, clusterctl, KubernetesApi, noApiServer } from './kubernetes-api.ts';
-import { anyDefinition, namespaceOf, newCa, secretOf } from './objects.ts';
+import { anyDefinition, newCa, ofClusterApi, secretOf } from './objects.ts';
 
 const COMMAND_MS = 120_000;
-
-/** The commands with which docs/TENANTS.md begins. */
-function commands(): string[] {
-  const page = readFileSync(join(ROOT, 'docs/TENANTS.md'), 'utf8');
-  const [, section = ''] = /\n## From a management cluster\n([\s\S]*?)\n## /.exec(page) ?? [];
-  const [, block = ''] = /```sh\n([\s\S]*?)```/.exec(section) ?? [];
-  return block.split('\n').filter((line) => line !== '');
-}
 
 interface Part {
   readonly kind?: string;
@@ -46,7 +39,7 @@ describe('The commands of "From a management cluster" in docs/TENANTS.md', { ski
       await symlink(join(ROOT, 'k8s'), join(dir, 'k8s'));
       const programs = { helm: await helmProgram(), kubectl: kube.program, clusterctl: await clusterctl() };
       for (const [name, path] of Object.entries(programs)) await symlink(path, join(dir, 'bin', name));
-      await kube.apply(namespaceOf('acme'), anyDefinition('cert-manager.io', 'Certificate', 'certificates', 'v1'));
+      await kube.apply(anyDefinition('cert-manager.io', 'Certificate', 'certificates', 'v1'));
       await kube.apply(
         await clusterApiDefinition('cluster.x-k8s.io_clusters'),
         await clusterApiDefinition('controlplane.cluster.x-k8s.io_kubeadmcontrolplanes'),
@@ -54,27 +47,7 @@ describe('The commands of "From a management cluster" in docs/TENANTS.md', { ski
       await kube.established();
       // The chart brings it.
       await kube.kubectl(['delete', 'crd', 'tenants.isthmus.dev']);
-      const of = (name: string) => ({ namespace: 'acme', name });
-      const spec = { clusterNetwork: { pods: { cidrBlocks: ['10.0.0.0/16'] } } };
-      const infrastructureRef = {
-        apiGroup: 'infrastructure.cluster.x-k8s.io',
-        kind: 'DockerMachineTemplate',
-        name: 'prod',
-      };
-      await kube.apply(
-        { apiVersion: 'cluster.x-k8s.io/v1beta2', kind: 'Cluster', metadata: of('prod'), spec },
-        {
-          apiVersion: 'controlplane.cluster.x-k8s.io/v1beta2',
-          kind: 'KubeadmControlPlane',
-          metadata: of('prod-control-plane'),
-          spec: {
-            version: 'v1.34.0',
-            machineTemplate: { spec: { infrastructureRef } },
-            kubeadmConfigSpec: { format: 'cloud-config' },
-          },
-        },
-        secretOf('acme', 'prod-kubeconfig', { value: readFileSync(prod.kubeconfig, 'utf8') }, {}),
-      );
+      await kube.apply(...ofClusterApi(readFileSync(prod.kubeconfig, 'utf8')));
       /** What cert-manager does with its objects, which is not here. */
       const issue = async () => {
         const list = await kube.kubectl(['get', 'certificates', '-n', 'isthmus-plane', '-o', 'json']).catch(() => '');
@@ -91,10 +64,8 @@ describe('The commands of "From a management cluster" in docs/TENANTS.md', { ski
         // It asks for newer releases otherwise.
         ...{ XDG_CONFIG_HOME: dir, CLUSTERCTL_DISABLE_VERSIONCHECK: 'true' },
       };
-      const all = commands();
-      assert.equal(all.length, 10);
-      assert.match(all.at(-1) ?? '', /exec .* isthmus version/);
-      // The last one needs a node with a kubelet.
+      const all = hosterCommands();
+      // The last one needs a node with a kubelet: npm run cluster -- --way hoster has one.
       for (const [index, command] of all.slice(0, -1).entries()) {
         const run = promisify(execFile)('bash', ['-euo', 'pipefail', '-c', command], {
           cwd: dir,
