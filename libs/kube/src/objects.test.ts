@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { type KubeClient, kubeClient } from './client.ts';
+import { KUBE } from './defaults.ts';
 import { compareVersions, followObjects, type KubeObject } from './objects.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
 
@@ -94,6 +95,37 @@ describe('the followed objects of one kind', () => {
     await using _following = follow();
     await until(() => told.includes('=n/a,n/b'));
     assert.deepEqual(limits, ['250', '32', '32 more']);
+  });
+
+  it('are listed from the beginning when the API server has forgotten a page (410), and none is gone', async () => {
+    const pages = ['1', '410', '1', '2'];
+    api.intercept = ({ url = '' }, response) => {
+      const query = new URL(url, 'http://x').searchParams;
+      if (query.has('watch')) return false;
+      const page = pages.shift();
+      assert.equal(query.has('continue'), page !== '1');
+      if (page === '410') failure(response, 410, 'Expired');
+      else {
+        const metadata = { resourceVersion: '5', ...(page === '1' && { continue: 'more' }) };
+        const items = [{ metadata: { name: page, namespace: 'n' } }];
+        response.writeHead(200).end(JSON.stringify({ metadata, items }));
+      }
+      return true;
+    };
+    await using _following = follow();
+    await until(() => told.at(-1) === 'ok');
+    assert.deepEqual(told, ['1', '!status 410', '1', '2', '=n/1,n/2', 'ok']);
+  });
+
+  it('are watched on where they were when a watch has been silent for long, without bookmarks too', async () => {
+    using _times = changed(KUBE, { objectsIdleMs: 50, watchRetryFirstMs: 5 });
+    put('a');
+    await using _following = follow();
+    await until(() => calls().filter((call) => call.endsWith('?watch')).length >= 3);
+    assert.deepEqual(
+      told.filter((each) => each !== 'ok'),
+      ['a', '=kube-system/a'],
+    );
   });
 
   it('are followed where they are now served', async () => {
