@@ -49,6 +49,27 @@ for (const name of Object.keys(UNITS) as (keyof typeof UNITS)[]) {
   );
 }
 
+test(
+  'systemd finds no fault with the agent of one address, and its instances share no path',
+  { skip: missing },
+  scoped(async (scope) => {
+    const dir = await tempDir(scope);
+    const program = (text: string) => text.replaceAll('/usr/bin/proxy-agent', process.execPath);
+    const changes = readFileSync(join(root, 'k8s/recipes/one-address/node/isthmus-agent.conf'), 'utf8');
+    mkdirSync(join(dir, 'isthmus-agent@.service.d'));
+    writeFileSync(join(dir, 'isthmus-agent@.service'), program(unit('agent')));
+    writeFileSync(join(dir, 'isthmus-agent@.service.d/api-server.conf'), program(changes));
+    const env = { ...process.env, SYSTEMD_UNIT_PATH: `${dir}:` };
+    const args = ['verify', '--man=no', 'isthmus-agent@a.service'];
+    const verified = spawnSync(ANALYZE, args, { encoding: 'utf8', timeout: 60_000, env });
+    const about = verified.stderr.split('\n').filter((line) => line.includes('isthmus'));
+    assert.deepEqual([verified.status, about], [0, []]);
+    const paths = changes.split('\n').filter((line) => /^[^#]*isthmus-agent/.test(line));
+    assert.ok(paths.length > 0);
+    for (const path of paths) assert.match(path, /isthmus-agent-%i/);
+  }),
+);
+
 /** The program of a unit, with its arguments as systemd would expand them, and its directories in `dir`. */
 function start(
   scope: Scope,
