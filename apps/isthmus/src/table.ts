@@ -1,4 +1,4 @@
-import Table from 'cli-table3';
+import { stripVTControlCharacters } from 'node:util';
 
 /** Between two columns. */
 const GAP = '   ';
@@ -45,7 +45,7 @@ interface Strip {
 }
 
 /** Returns the columns for which there is room, with cells cut where that is enough. */
-export function fitted({ columns, rows }: Cells, room: Room): Cells {
+export function fitted({ columns, rows }: Cells, room: Room): Cells & { readonly widths: readonly number[] } {
   const limit = room.wide ? Number.POSITIVE_INFINITY : room.columns;
   const cellsOf = (index: number) => rows.map((row) => row[index] ?? '');
   let strips = columns.map((column, index) => stripOf(column, cellsOf(index), room.wide));
@@ -56,14 +56,18 @@ export function fitted({ columns, rows }: Cells, room: Room): Cells {
     strips = strips.filter((strip) => strip !== first);
   }
   let spare = Math.max(0, limit - leastWidth(strips));
-  const cells = strips.map(({ column, cells, natural, least }) => {
+  const widths = strips.map(({ natural, least }) => {
     const more = Math.min(spare, natural - least);
     spare -= more;
-    const width = least + more;
+    return least + more;
+  });
+  const cells = strips.map(({ column, cells }, index) => {
+    const width = widths[index] ?? 0;
     return cells.map((cell) => (column.folds ? foldedTo(width, cell) : cut(cell, width)));
   });
   return {
     columns: strips.map(({ column }) => column),
+    widths,
     rows: rows.map((_, row) => cells.map((own) => own[row] ?? '')),
   };
 }
@@ -90,14 +94,14 @@ const COLOURS = /(\u001b\[\d+m)/;
 
 /** Number of characters that a text takes on the screen. */
 export function widthOf(text: string): number {
-  // `split` puts the colours at the odd places.
-  return text.split(COLOURS).reduce((sum, part, place) => (place % 2 === 1 ? sum : sum + [...part].length), 0);
+  return [...stripVTControlCharacters(text)].length;
 }
 
 /** Cuts a text to `most` characters, and keeps its colours. The last character then shows that there was more. */
 export function cut(text: string, most: number): string {
   if (widthOf(text) <= most) return text;
   let left = most - 1;
+  // `split` puts the colours at the odd places.
   const parts = text.split(COLOURS).map((part, place) => {
     if (place % 2 === 1 || left < 0) return place % 2 === 1 ? part : '';
     const characters = [...part];
@@ -137,25 +141,6 @@ export function folded(text: string, { columns, wide }: Room): string {
   return text.split('\n').map(fold).join('\n');
 }
 
-/** No lines, because `grep` and `awk` read these tables too. */
-const NO_LINES = {
-  top: '',
-  'top-mid': '',
-  'top-left': '',
-  'top-right': '',
-  bottom: '',
-  'bottom-mid': '',
-  'bottom-left': '',
-  'bottom-right': '',
-  left: '',
-  'left-mid': '',
-  mid: '',
-  'mid-mid': '',
-  right: '',
-  'right-mid': '',
-  middle: GAP,
-};
-
 /** Nobody cuts lines that a program reads. */
 export const UNBOUNDED: Room = { columns: Number.POSITIVE_INFINITY, wide: false };
 
@@ -168,20 +153,20 @@ export function table(
   const given = columns.map((column) => (typeof column === 'string' ? { name: column } : column));
   const cells = rows.map((row) => row.map((cell) => cell || '-'));
   const shown = fitted({ columns: given, rows: cells }, room);
-  const made = new Table({
-    chars: NO_LINES,
-    style: { 'padding-left': 0, 'padding-right': 0, head: [], border: [] },
-    head: room.headers === false ? [] : shown.columns.map(({ name }) => name.toUpperCase()),
-    colAligns: shown.columns.map(({ right }) => (right ? 'right' : 'left')),
-  });
-  for (const row of shown.rows) made.push([...row]);
-  if (made.length === 0 && room.headers === false) return '';
-  const height = (row: readonly string[]) => Math.max(...row.map((cell) => cell.split('\n').length));
-  const printed = shown.rows.slice(0, room.printed ?? 0).reduce((sum, row) => sum + height(row), 0);
-  return `${made
-    .toString()
-    .split('\n')
-    .slice(printed)
-    .map((line) => line.trimEnd())
-    .join('\n')}\n`;
+  const lines = shown.rows.slice(room.printed).map((row) => row.map((cell) => cell.split('\n')));
+  const head = shown.columns.map(({ name }) => [name.toUpperCase()]);
+  const padded = (text: string, index: number) => {
+    const pad = ' '.repeat(Math.max(0, (shown.widths[index] ?? 0) - widthOf(text)));
+    return shown.columns[index]?.right ? pad + text : text + pad;
+  };
+  // A cell that is folded makes a row of several lines.
+  return (room.headers === false ? lines : [head, ...lines])
+    .flatMap((row) => {
+      const height = Math.max(...row.map(({ length }) => length));
+      return Array.from({ length: height }, (_, at) =>
+        row.map((cell, index) => padded(cell[at] ?? '', index)).join(GAP),
+      );
+    })
+    .map((line) => `${line.trimEnd()}\n`)
+    .join('');
 }
