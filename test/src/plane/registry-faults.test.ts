@@ -83,7 +83,7 @@ test('a hub that the registry has lost goes on serving over its link, until the 
     const removed = async () => (await redis.command('HLEN {test}:hubs')) === ':0';
     await until(removed, { what: 'the end of the hub in the registry' });
   });
-  assert.deepEqual([...(await agentsKnownTo(scope, gateway))], ['agent-0']);
+  await until(async () => (await agentsKnownTo(scope, gateway)).has('agent-0'), { what: 'the agent at the gateway' });
   const { status, body } = await gateway.get('/readyz?verbose');
   assert.equal(status, 200, body);
   await hub.kill();
