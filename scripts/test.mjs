@@ -11,8 +11,9 @@ import { ROOT, readJson } from './lib/workspace.mjs';
 import { fetchNode } from './node.mjs';
 
 /** `first` targets are empty, and wait for the longest ones: Nx begins with tasks that others wait for, and then with those of packages that most need. */
-const GATE = ['gate-first', 'test', 'lint', 'types', 'generated'];
-const ALL = ['planes-first', 'test-redis', 'test', 'lint', 'types', 'generated', 'test-docs', 'boundaries'];
+const EITHER = ['test', 'lint', 'types', 'generated', 'test-steps'];
+const GATE = ['gate-first', ...EITHER];
+const ALL = ['planes-first', 'test-redis', ...EITHER, 'test-docs', 'boundaries'];
 /** In CI also packages that a tunnel's bytes pass through, and edges. Of the others, Deno runs the unit tests every night. */
 const IN_CI = process.env.CI ? ['tunnels-on-deno'] : [];
 /** What runs in the program of others, with the `fetch` of their Node; and whether OpenSSL is laid out as we take it to be. */

@@ -143,7 +143,8 @@ async function tunnel(ending: Ending, resumes: boolean, fault?: Fault): Promise<
     });
   });
   const port = await listen(destination);
-  const [timeoutMs, budget] = [1000, new SharedBudget(0)];
+  // No tunnel waits for so long: a busy machine may take seconds to find the other hub.
+  const [timeoutMs, budget] = [60_000, new SharedBudget(0)];
   const atAgent = resumes ? new AgentTunnels({ timeoutMs, budget }) : undefined;
   const first = await hub(atAgent, fault);
   const ways: Record<string, NextHop> = { h1: first.way };
