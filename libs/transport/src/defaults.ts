@@ -178,6 +178,8 @@ export const TRANSPORT = {
    * how much that is.
    */
   deliveryMs: 500,
+  /** The most parts of a field of a dial's or an attach's head that are read. They have six. */
+  fieldParts: 32,
   /** The longest dial over a link. Timers overflow above 2^31 - 1 ms and fire immediately. */
   longestDialMs: 3_600_000,
   /** The longest round-trip time to its agent that a hub may claim. */

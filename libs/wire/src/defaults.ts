@@ -15,6 +15,8 @@ export const WIRE = {
   frameBytes: 64 * 1024,
   /** The longest head that a link accepts, with what each frame costs. A longer one is answered with 431; twice as long, it ends the connection. */
   headBytes: 64 * 1024,
+  /** The most fields of a head, with the same answers. A dial has ten; 1,500 fit into the bytes, and take 2 ms of processor time. */
+  headFields: 256,
   /** How long a head of several frames may take. Then the connection ends. */
   headMs: 10_000,
   /**

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AttachAnswer, AttachClaim, ResumeOffer } from '@isthmus/tunnel';
 import type { Head } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import {
   addAttached,
   addClaim,
@@ -58,7 +59,15 @@ test('an attach says where its half stands, and whether the gateway itself asks'
 
 test('an attach that cannot be read is refused, and so is an answer to one', () => {
   const good = `number=1;received=0;taken=0;secret=${SECRET}`;
-  for (const bad of ['', good.replace('1', '-1'), good.replace('taken=0;', ''), good.replace('0123', '012x'), '=;=']) {
+  const behind = `${'x=y;'.repeat(TRANSPORT.fieldParts)}${good}`;
+  for (const bad of [
+    '',
+    behind,
+    good.replace('1', '-1'),
+    good.replace('taken=0;', ''),
+    good.replace('0123', '012x'),
+    '=;=',
+  ]) {
     const read = () => readClaim({ 'isthmus-attach': bad });
     assert.throws(read, { code: 'http_request_error', message: 'not an attach: isthmus-attach cannot be read' });
   }

@@ -108,7 +108,7 @@ function encode(values: Readonly<Record<string, string | number | undefined>>): 
 }
 
 function decode(text: string): ReadonlyMap<string, string> {
-  return new Map(text.split(';').map((part) => part.split('=', 2) as [string, string]));
+  return new Map(text.split(';', TRANSPORT.fieldParts).map((part) => part.split('=', 2) as [string, string]));
 }
 
 function positions(values: ReadonlyMap<string, string>, names: readonly string[]): (number | undefined)[] {

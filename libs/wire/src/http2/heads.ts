@@ -128,9 +128,9 @@ export class HeadReader {
    * @param headBytes the longest head. One up to twice as long is read, so that what follows can be, and its fields are left out
    * @param late called when a head of several frames was not complete in time
    */
-  constructor({ headBytes, headMs }: Pick<Config, 'headBytes' | 'headMs'>, late: () => void) {
+  constructor({ headBytes, headFields, headMs }: Config, late: () => void) {
     this.#maxRead = 2 * headBytes;
-    this.#decoder = new HpackDecoder(headBytes, this.#maxRead);
+    this.#decoder = new HpackDecoder(headBytes, this.#maxRead, headFields);
     this.#headMs = headMs;
     this.#late = late;
   }

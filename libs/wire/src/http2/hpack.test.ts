@@ -144,3 +144,14 @@ test('what is written is read again, whatever its length', () => {
     assert.deepEqual(new HpackDecoder(...LISTS).decode(hpackEncode(fields)), fields);
   }
 });
+
+test('fields beyond the most are left out, and of twice as many no more are read', () => {
+  const decoder = new HpackDecoder(...LISTS, 4);
+  const read = (count: number) => decoder.decode(Buffer.alloc(count, 0x80 | 62));
+  // A literal that is indexed: `a: b`.
+  assert.deepEqual(decoder.decode(Buffer.from([0x40, 1, 0x61, 1, 0x62])), [['a', 'b']]);
+  assert.equal(read(4)?.length, 4);
+  for (const count of [5, 8]) assert.equal(read(count), undefined);
+  assert.deepEqual(read(1), [['a', 'b']], 'the table goes on');
+  assert.throws(() => read(9), /a head of more than 8 fields/);
+});

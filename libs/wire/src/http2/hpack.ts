@@ -175,6 +175,7 @@ const NO_BLOCK = Buffer.alloc(0);
 export class HpackDecoder {
   readonly #maxList: number;
   readonly #maxRead: number;
+  readonly #maxFields: number;
   /** The newest first. */
   #table: Field[] = [];
   #tableBytes = 0;
@@ -187,14 +188,16 @@ export class HpackDecoder {
   /**
    * @param maxList the longest list of fields, in bytes
    * @param maxRead the longest that is read, in bytes: of one longer than `maxList`, the fields are left out
+   * @param maxFields the most fields of a list. One of up to twice as many is read, and they are left out
    */
-  constructor(maxList: number, maxRead: number) {
+  constructor(maxList: number, maxRead: number, maxFields = Number.POSITIVE_INFINITY) {
     this.#maxList = maxList;
     this.#maxRead = maxRead;
+    this.#maxFields = maxFields;
   }
 
   /**
-   * Returns undefined for a list that is longer than `maxList`.
+   * Returns undefined for a list that is longer than `maxList`, or of more fields than `maxFields`.
    * @throws ConnectionError for a block that breaks the RFC, or unpacks to more
    */
   decode(block: Buffer): Field[] | undefined {
@@ -204,6 +207,7 @@ export class HpackDecoder {
     this.#text = text;
     const fields: Field[] = [];
     let bytes = 0;
+    let left = this.#maxFields;
     while (this.#at < block.length) {
       const first = block[this.#at] as number;
       let field: Field | undefined;
@@ -223,13 +227,14 @@ export class HpackDecoder {
       field ??= this.#instruction(first, bytes === 0);
       if (!field) continue;
       bytes += field[0].length + field[1].length + ENTRY_OVERHEAD;
-      if (bytes <= this.#maxList) fields.push(field);
+      if (bytes <= this.#maxList && --left >= 0) fields.push(field);
       else if (bytes > this.#maxRead) throw new HeadTooLong(`a head of more than ${this.#maxRead} bytes`);
+      else if (left < -this.#maxFields) throw new HeadTooLong(`a head of more than ${2 * this.#maxFields} fields`);
     }
     this.#text = undefined;
     // It would keep the whole chunk that it was read with.
     this.#block = NO_BLOCK;
-    return bytes <= this.#maxList ? fields : undefined;
+    return bytes <= this.#maxList && left >= 0 ? fields : undefined;
   }
 
   /** @param begins no field came before: only there may the table's size change (section 4.2) */
