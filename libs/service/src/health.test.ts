@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { Agent, get, type IncomingMessage } from 'node:http';
-import { connect, type Socket } from 'node:net';
+import { Agent, get, type IncomingMessage, Server } from 'node:http';
+import { connect, Socket } from 'node:net';
 import { test } from 'node:test';
 import { SERVICE } from './defaults.ts';
 import {
@@ -9,6 +9,7 @@ import {
   type Check,
   countSessions,
   type HealthOptions,
+  refuseBadRequests,
   registryCheck,
   SERVER_UNREADY,
   serveHealth,
@@ -183,6 +184,15 @@ test('silent connections shut out no probe, of their own address neither: who co
   scraper.write('GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n');
   assert.match(String((await once(scraper, 'data'))[0]), /^HTTP\/1\.1 200 /, 'an address with few keeps them');
   for (const socket of held) socket.destroy();
+});
+
+test('a client that goes away, also amid its answer, was not refused', () => {
+  const refusals: string[] = [];
+  const server = new Server();
+  refuseBadRequests(server, (_, { message }) => refusals.push(message));
+  for (const code of ['ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'HPE_INVALID_METHOD', 'ERR_HTTP_REQUEST_TIMEOUT'])
+    server.emit('clientError', Object.assign(new Error(code), { code }), new Socket().destroy());
+  assert.deepEqual(refusals, ['HPE_INVALID_METHOD', 'ERR_HTTP_REQUEST_TIMEOUT']);
 });
 
 test('a connection that asks keeps its place before those that do not', async () => {
