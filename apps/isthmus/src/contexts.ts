@@ -118,7 +118,7 @@ export async function contextAction(action: ContextAction, name: string | undefi
       contextOf(config, name);
       config.currentContext = name;
     });
-    call.output.show({ context: name }, () => `Switched to context ${JSON.stringify(name)}.\n`);
+    call.output.show({ context: name }, ({ context }) => `Switched to context ${JSON.stringify(context)}.\n`);
   } else if (action === 'delete-context') await deleteContext(path, name, call);
   else await setContext(path, name, call);
   return EXIT.good;
@@ -132,7 +132,7 @@ async function deleteContext(path: string, name: string, { output }: Call): Prom
     active = config.currentContext === name;
   });
   if (active) output.remark(`${JSON.stringify(name)} was the current context: isthmus config use-context NAME`);
-  output.show({ context: name, done: 'deleted' }, () => `Context ${JSON.stringify(name)} deleted.\n`);
+  output.show({ context: name, done: 'deleted' }, ({ context }) => `Context ${JSON.stringify(context)} deleted.\n`);
 }
 
 /** Changes what the command line names, and leaves the rest. An empty text takes a field away. */
@@ -150,12 +150,12 @@ async function setContext(path: string, name: string, { options, output, given }
     if (config.currentContext === '') config.currentContext = name;
   });
   const done = known ? 'modified' : 'created';
-  output.show({ context: name, done }, () => `Context ${JSON.stringify(name)} ${done}.\n`);
+  output.show({ context: name, done }, ({ context }) => `Context ${JSON.stringify(context)} ${done}.\n`);
 }
 
 function showCurrent({ path, currentContext }: Kubeconfig, { output }: Call): void {
   if (currentContext === '') throw usage(`${path} has no current context: isthmus config use-context NAME`);
-  output.show({ context: currentContext }, () => `${currentContext}\n`);
+  output.show({ context: currentContext }, ({ context }) => `${context}\n`);
 }
 
 function showContexts(config: Kubeconfig, { output }: Call, only: string | undefined): void {

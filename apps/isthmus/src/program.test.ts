@@ -27,6 +27,28 @@ test('every example in --help is a valid command line', () => {
   }
 });
 
+test('what was typed or pasted acts on no terminal when it is repeated', async () => {
+  const evil = '\u001b[2J\u202e';
+  const lines = [
+    [evil],
+    [`--${evil}`],
+    ['status', '-o', evil],
+    ['explain', `${evil}:80`],
+    ['config', evil],
+    ['dial', evil],
+  ];
+  for (const args of [
+    ...lines,
+    ['config', 'use-context', evil],
+    ['tenants', 'check', evil],
+    ['--context', evil, 'hubs'],
+  ]) {
+    const terminal = new TestTerminal(args, { env: { ISTHMUSCONFIG: '/dev/null' } });
+    assert.equal(await run(terminal), EXIT.usage, args.join(' '));
+    assert.match(terminal.stderr, /^[\n\P{C}]+$/u, args.join(' '));
+  }
+});
+
 test('--help of every command shows its options and examples', () => {
   for (const { name, summary } of COMMANDS) {
     const { status, terminal } = { status: undefined, ...parsed(name, '--help') };

@@ -86,7 +86,8 @@ function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
     root.configureHelp({ minWidthToWrap: 24 });
     root.configureOutput({
       writeOut: (text) => terminal.out(folded(text, { columns: widthOfHelp(), wide: false })),
-      writeErr: (text) => terminal.err(text),
+      // It repeats what was typed, or pasted.
+      writeErr: (text) => terminal.err(text.split('\n').map(printable).join('\n')),
       getOutHelpWidth: widthOfHelp,
       getOutHasColors: () => terminal.colours,
       outputError: (text, write) => write(text.replace(/^error: /, 'isthmus: ')),

@@ -273,9 +273,9 @@ export const kick = command({
     const tunnels = what === 'tunnel' ? Math.max(0, ...counts) : counts.reduce((sum, count) => sum + count, 0);
     const found = sessions.length + tunnels > 0;
     const ended = `Ended ${plural(sessions.length, 'session')} and ${plural(tunnels, 'tunnel')}\n`;
-    const none = `There is no ${what} ${id}: nothing was ended\n`;
     const view = { what, id, sessions, tunnels, unanswered };
-    const status = output.answers(view, () => (found ? ended : none), !found && unanswered.length === 0);
+    const text = (clean: typeof view) => (found ? ended : `There is no ${what} ${clean.id}: nothing was ended\n`);
+    const status = output.answers(view, text, !found && unanswered.length === 0);
     return found ? EXIT.good : status;
   },
 });

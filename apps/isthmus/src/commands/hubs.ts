@@ -141,7 +141,8 @@ export const drain = command({
     const view = { hub: id, dryRun: false, sessions: left.sessions, tunnels: left.tunnels };
     output.show(
       view,
-      () => `${id} drains: ${plural(left.sessions, 'session')} and ${plural(left.tunnels, 'tunnel')} are left\n`,
+      ({ hub }) =>
+        `${hub} drains: ${plural(left.sessions, 'session')} and ${plural(left.tunnels, 'tunnel')} are left\n`,
     );
     return options.wait !== undefined && left.tunnels > 0 ? EXIT.wrong : EXIT.good;
   },

@@ -88,7 +88,8 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     const view = { context: name, kubeconfig: path, server: cluster.server, gateway: gateway.origin };
     output.show(
       view,
-      () => `Wrote context ${name} to ${path}, and made it current. Try: kubectl version; isthmus why\n`,
+      ({ context, kubeconfig }) =>
+        `Wrote context ${context} to ${kubeconfig}, and made it current. Try: kubectl version; isthmus why\n`,
     );
     return EXIT.good;
   },
