@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { adminApi, namesOf } from '@isthmus/proto/admin';
+import { AdminJson, adminApi, namesOf } from '@isthmus/proto/admin';
 import type { AskedMember, AskLine } from '@isthmus/proto/ask';
 import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
@@ -14,7 +14,8 @@ import { aliveOf } from './calls/members.ts';
 import { denied, exhausted, invalid } from './calls/messages.ts';
 import { SAFE_HEADERS } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
-import { changesNothing, faultOf, isStream, JsonCalls, methodNamed } from './json-calls.ts';
+import { changesNothing, faultOf, isStream, methodNamed, requestIn } from './json-calls.ts';
+import { answering } from './service.ts';
 
 const ROLES = namesOf(adminApi.Role, 'ROLE');
 
@@ -23,14 +24,18 @@ type Told = Omit<AskLine, 'member'>;
 
 /** See `answersOf`. */
 export function answered(backend: AdminBackend, scope: 'all' | 'reads'): Ask {
-  const calls = new JsonCalls(backend);
+  const json = new AdminJson();
   return async function* ({ method: name, message, operator }, signal): AsyncIterable<Told> {
     try {
       const method = methodNamed(String(name));
       if (scope === 'reads' && !changesNothing(method)) {
         throw denied(`${name} needs the agent's own admin port: its hub may only read`);
       }
-      for await (const answer of calls.call(method, message, visitorOf(operator), signal)) yield { answer };
+      const { responseType } = adminApi.AdminDefinition.methods[method];
+      const limits = isStream(method) ? [signal] : [signal, AbortSignal.timeout(ADMIN.callMs)];
+      const asked = requestIn(json, method, message);
+      const answers = answering(visitorOf(operator), backend)(method, asked, AbortSignal.any(limits));
+      for await (const answer of answers) yield { answer: responseType.fromPartial(answer) };
     } catch (error) {
       yield { error: faultOf(error).fault };
     }

@@ -1,12 +1,8 @@
-import { AdminJson, adminApi } from '@isthmus/proto/admin';
+import { type AdminJson, adminApi } from '@isthmus/proto/admin';
 import type { AskError } from '@isthmus/proto/ask';
-import { type CallContext, ServerError, Status } from 'nice-grpc';
-import type { AnyMethod, Method } from './access/guard.ts';
-import type { Visitor } from './access/visitor.ts';
-import type { AdminBackend } from './backend.ts';
+import { ServerError, Status } from 'nice-grpc';
+import type { Method } from './access/guard.ts';
 import { absent, internal, invalid } from './calls/messages.ts';
-import { ADMIN } from './defaults.ts';
-import { serviceFor } from './service.ts';
 
 /** By the names and statuses of https://connectrpc.com/docs/protocol. */
 const CODES: { readonly [code: number]: readonly [name: string, status: number] } = {
@@ -43,32 +39,11 @@ export function isStream(method: Method): boolean {
   return adminApi.AdminDefinition.methods[method].responseStream;
 }
 
-/** Calls methods of the admin RPC with messages in JSON. */
-export class JsonCalls {
-  readonly #json = new AdminJson();
-  readonly #backend: AdminBackend;
-
-  constructor(backend: AdminBackend) {
-    this.#backend = backend;
-  }
-
-  /** Yields responses, as JSON.stringify takes them. @throws ServerError */
-  async *call(method: Method, message: unknown, visitor: Visitor, gone: AbortSignal): AsyncIterable<object> {
-    const asked = this.#request(method, message);
-    const service = serviceFor(visitor, this.#backend) as unknown as Record<string, AnyMethod>;
-    const { responseStream, responseType } = adminApi.AdminDefinition.methods[method];
-    const signal = responseStream ? gone : AbortSignal.any([gone, AbortSignal.timeout(ADMIN.callMs)]);
-    const answers = (service[method] as AnyMethod)(asked, { signal } as CallContext);
-    if (answers instanceof Promise) yield responseType.fromPartial((await answers) as object);
-    else for await (const answer of answers) yield responseType.fromPartial(answer as object);
-  }
-
-  #request(method: Method, message: unknown): object {
-    try {
-      return this.#json.request(method, message);
-    } catch (error) {
-      // It names the field that is wrong.
-      throw invalid((error as Error).message);
-    }
+/** Reads a method's request from JSON. @throws ServerError that names the field that is wrong */
+export function requestIn(json: AdminJson, method: Method, message: unknown): object {
+  try {
+    return json.request(method, message);
+  } catch (error) {
+    throw invalid((error as Error).message);
   }
 }

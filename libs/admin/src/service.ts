@@ -1,5 +1,6 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { guarded } from './access/guard.ts';
+import type { CallContext } from 'nice-grpc';
+import { type AnyMethod, guarded, type Method } from './access/guard.ts';
 import { scopedTo } from './access/scope.ts';
 import type { Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
@@ -13,12 +14,20 @@ import { configRpc, probesRpc, statusRpc } from './calls/status.ts';
 import { tenantsRpc } from './calls/tenants.ts';
 import { watchRpc } from './calls/watch-dials.ts';
 
+/** Answers a call of the admin RPC. */
+export type Answering = (method: Method, request: object, signal: AbortSignal) => AsyncIterable<object>;
+
 /** Returns the admin RPC as a visitor may use it. */
-export function serviceFor(visitor: Visitor, backend: AdminBackend): adminApi.AdminServiceImplementation {
+export function answering(visitor: Visitor, backend: AdminBackend): Answering {
   const { principal } = visitor;
-  const scope = principal ? scopedTo(principal.tenant, backend) : backend;
+  const service = adminService(principal ? scopedTo(principal.tenant, backend) : backend, visitor);
   const { tenants, operated = () => {} } = backend;
-  return guarded(adminService(scope, visitor), { visitor, tenants, operated });
+  return (name, request, signal) => {
+    const method = service[name] as (request: object, context: CallContext) => ReturnType<AnyMethod>;
+    // No method reads more of its context than the signal, which is aborted when the client is gone or cancels.
+    const respond = (asked: object) => method(asked, { signal } as CallContext);
+    return guarded(name, respond, request, { visitor, tenants, operated });
+  };
 }
 
 /** Returns the admin RPC: the backend's data and actions, in the messages of the API. Each group of calls has its own file. */

@@ -1,6 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { NotAuthorised, type Operation } from '@isthmus/tunnel';
-import type { CallContext } from 'nice-grpc';
 import { denied } from '../calls/messages.ts';
 import { faultOfVisitor, type Visitor } from './visitor.ts';
 
@@ -87,8 +86,8 @@ function kicked(target: adminApi.KickRequest['target']): Target {
   return { target: `tunnel of dial ${target?.value ?? ''}` };
 }
 
-/** Any method of the service, for code that treats them alike. */
-export type AnyMethod = (request: object, context: CallContext) => Promise<unknown> | AsyncIterable<unknown>;
+/** A method of the service, for code that treats all alike. */
+export type AnyMethod = (request: object) => Promise<object> | AsyncIterable<object>;
 type AnyRule = {
   readonly ofTenant?: (request: object, tenant: string) => object;
   readonly acts?: (request: object) => Target;
@@ -102,48 +101,39 @@ interface GuardOptions {
   readonly operated: (operation: Operation) => void;
 }
 
-/** The service as one visitor may use it: every call passes here. A method without a rule in ACCESS is refused to all. */
-export function guarded(
-  service: adminApi.AdminServiceImplementation,
+/** Yields what a method answers to a visitor: every call passes here. A method without a rule in ACCESS is refused to all. */
+export async function* guarded(
+  name: string,
+  method: AnyMethod,
+  request: object,
   options: GuardOptions,
-): adminApi.AdminServiceImplementation {
-  const rules: Readonly<Record<string, AnyRule | undefined>> = ACCESS as Record<string, AnyRule>;
-  const methods = Object.entries(service as unknown as Record<string, AnyMethod>).map(
-    ([name, method]) => [name, guardedMethod(name, method, rules[name], options)] as const,
-  );
-  return Object.fromEntries(methods) as unknown as adminApi.AdminServiceImplementation;
-}
-
-function guardedMethod(name: string, method: AnyMethod, rule: AnyRule | undefined, options: GuardOptions): AnyMethod {
+): AsyncIterable<object> {
   const { visitor, operated } = options;
+  const rule = (ACCESS as Record<string, AnyRule | undefined>)[name];
   // As the service's definition has it, and --help of grpcurl.
   const call = name.charAt(0).toUpperCase() + name.slice(1);
   const report = (outcome: Operation['outcome'], target: Target, text = target.text) => {
     operated({ operator: visitor.operator, call, outcome, ...given({ ...target, text }) });
   };
-  return (request: object, context: CallContext) => {
-    let asked: object;
-    try {
-      asked = allowed(call, request, rule, options);
-    } catch (error) {
-      if (!(error instanceof NotAuthorised)) throw error;
-      report('refused', rule?.acts?.(request) ?? {}, error.message);
-      throw denied(error.message);
-    }
-    const answers = method(asked, context);
-    const target = rule?.acts?.(asked);
-    if (!target || !(answers instanceof Promise)) return answers;
-    return answers.then(
-      (answer: unknown) => {
-        report('done', target);
-        return answer;
-      },
-      (error: Error) => {
-        report('failed', target, error.message);
-        throw error;
-      },
-    );
-  };
+  let asked: object;
+  try {
+    asked = allowed(call, request, rule, options);
+  } catch (error) {
+    if (!(error instanceof NotAuthorised)) throw error;
+    report('refused', rule?.acts?.(request) ?? {}, error.message);
+    throw denied(error.message);
+  }
+  const answers = method(asked);
+  const target = rule?.acts?.(asked);
+  if (!(answers instanceof Promise)) yield* answers;
+  else {
+    const answer = await answers.catch((error: Error) => {
+      if (target) report('failed', target, error.message);
+      throw error;
+    });
+    if (target) report('done', target);
+    yield answer;
+  }
 }
 
 /** Returns the request as the visitor may make it. @throws NotAuthorised */
