@@ -7,7 +7,7 @@ export { type CallerPort, Callers, type CallersOptions, type PortOwner } from '.
 export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';
 export type { NextHopConnection } from './dialling-side.ts';
-export { endpointDial } from './endpoint.ts';
+export { connectError, endpointDial } from './endpoint.ts';
 export {
   type Authenticate,
   agentService,

@@ -243,20 +243,6 @@ interface HereOptions {
   readonly firstByteMs: number;
 }
 
-/** The names that a plane has for these errors (RFC 9209). */
-const CODES: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'connection_refused',
-  ETIMEDOUT: 'connection_timeout',
-  EHOSTUNREACH: 'destination_ip_unroutable',
-  ENETUNREACH: 'destination_ip_unroutable',
-  EACCES: 'destination_ip_prohibited',
-  EPERM: 'destination_ip_prohibited',
-  ENOTFOUND: 'dns_error',
-  EAI_FAIL: 'dns_error',
-  EAI_AGAIN: 'dns_timeout',
-  ETIMEOUT: 'dns_timeout',
-};
-
 const ADVICE = [
   'this dial was made from this machine, without the plane: an agent may be able to reach what this machine cannot',
   'compare it with the same dial without --from here',
@@ -300,12 +286,13 @@ export async function dialFromHere({ destination, withinMs, firstByteMs }: HereO
     };
   } catch (error) {
     const ms = performance.now() - start;
+    // An agent's words, and its name for it (RFC 9209). Only here: it brings all that carries tunnels.
+    const { connectError } = await import('@isthmus/transport');
     // The phase that failed is the last one.
     const late = phases.at(-1)?.name === 'dns' ? 'dns_timeout' : 'connection_timeout';
-    const code = deadline.aborted
-      ? late
-      : (CODES[(error as NodeJS.ErrnoException).code ?? ''] ?? 'proxy_internal_error');
-    const text = deadline.aborted ? `no answer within ${withinMs / 1000} s` : inWords(error);
+    const { code, message: text } = deadline.aborted
+      ? { code: late, message: `no answer within ${withinMs / 1000} s` }
+      : connectError({ destination: { host, port } }, error as NodeJS.ErrnoException);
     return { ...viewOf(destination, ms, phases), ok: false, error: { code, text, advice: ADVICE } };
   } finally {
     for (const socket of sockets) socket.destroy();

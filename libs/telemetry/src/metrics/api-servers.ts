@@ -1,4 +1,4 @@
-import { getOrPut } from '@isthmus/runtime';
+import { countIn, getOrPut } from '@isthmus/runtime';
 import type { DialErrorCode } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
 import type { Families, ObservedProgram } from './families.ts';
@@ -63,8 +63,7 @@ export function apiServerMetrics(families: Families, tunnels: ObservedProgram['t
       count.down += down;
     },
     'api-server:failure'({ tenant }, { code }) {
-      const { failures } = of(tenant);
-      failures.set(code, (failures.get(code) ?? 0) + 1);
+      countIn(of(tenant).failures, code, 1);
     },
     tenants({ gone }) {
       for (const tenant of gone) counts.delete(tenant);

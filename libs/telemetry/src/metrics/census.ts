@@ -1,4 +1,5 @@
 import type { SessionRecord, Strategy } from '@isthmus/directory';
+import { countIn } from '@isthmus/runtime';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
 import type { Families } from './families.ts';
@@ -68,15 +69,9 @@ export class Census {
 
   #count({ tenant, hubId }: Placed, by: 1 | -1): void {
     this.total += by;
-    add(this.#tenants, tenant, by);
-    add(this.#hubs, hubId, by);
+    countIn(this.#tenants, tenant, by);
+    countIn(this.#hubs, hubId, by);
   }
-}
-
-function add(counts: Map<string, number>, name: string, by: 1 | -1): void {
-  const count = (counts.get(name) ?? 0) + by;
-  if (count === 0) counts.delete(name);
-  else counts.set(name, count);
 }
 
 function* bounded(counts: ReadonlyMap<string, number>, always: readonly string[] = []): Iterable<[string, number]> {
