@@ -56,3 +56,35 @@ test('a semaphore goes on after work that failed', async () => {
   );
   assert.equal(await semaphore.take(async () => 1), 1);
 });
+
+test('who gives up its turn leaves the queue at once, and the others keep their order', async () => {
+  const turns = new Semaphore(1);
+  const first = Promise.withResolvers<void>();
+  const ran: string[] = [];
+  const holder = turns.take(() => first.promise);
+  const givenUp = new AbortController();
+  const gone = turns.take(async () => ran.push('gone'), '', givenUp.signal);
+  const others = ['second', 'third'].map((name) => turns.take(async () => ran.push(name)));
+  givenUp.abort(new Error('given up'));
+  // The holder still has its turn.
+  await assert.rejects(gone, /given up/);
+  first.resolve();
+  await Promise.all([holder, ...others]);
+  assert.deepEqual(ran, ['second', 'third']);
+});
+
+test('a turn that is given up just as it comes goes to the next', async () => {
+  const turns = new Semaphore(1);
+  const first = Promise.withResolvers<void>();
+  const holder = turns.take(() => first.promise);
+  const givenUp = new AbortController();
+  const gone = turns.take(async () => assert.fail('it ran'), '', givenUp.signal);
+  const next = turns.take(async () => 'ran');
+  first.resolve();
+  await holder;
+  givenUp.abort(new Error('given up'));
+  await assert.rejects(gone, /given up/);
+  assert.equal(await next, 'ran');
+  await assert.rejects(turns.take(async () => assert.fail('it ran'), '', givenUp.signal), /given up/);
+  assert.equal(await turns.take(async () => 'free'), 'free');
+});

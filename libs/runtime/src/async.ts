@@ -1,4 +1,4 @@
-import { countIn, getOrPut } from './collections.ts';
+import { countIn, deleteFrom, getOrPut } from './collections.ts';
 
 // In Node both are getters, which each look at the time and each use of a buffer would call.
 for (const name of ['performance', 'Buffer'] as const)
@@ -76,7 +76,7 @@ export class Semaphore {
   /** How many run, by whose they are. */
   readonly #running = new Map<string, number>();
   /** The same of those that wait, whose turn is next at the front. */
-  readonly #waiting = new Map<string, (() => void)[]>();
+  readonly #waiting = new Map<string, Set<() => void>>();
 
   /** @param atOnceOfOne how many of one may run at once */
   constructor(atOnce: number, atOnceOfOne = atOnce) {
@@ -84,16 +84,31 @@ export class Semaphore {
     this.#atOnceOfOne = atOnceOfOne;
   }
 
-  /** @param of whose it is */
-  async take<T>(work: () => Promise<T>, of = ''): Promise<T> {
-    if (!this.#enter(of)) await new Promise<void>((resolve) => getOrPut(this.#waiting, of, () => []).push(resolve));
+  /**
+   * @param of whose it is
+   * @param signal gives up a turn that has not begun. Work that has begun has to listen itself
+   */
+  async take<T>(work: () => Promise<T>, of = '', signal?: AbortSignal): Promise<T> {
+    signal?.throwIfAborted();
+    if (!this.#enter(of)) await this.#turn(of, signal);
     try {
+      signal?.throwIfAborted();
       return await work();
     } finally {
       countIn(this.#running, of, -1);
       this.#free++;
       this.#wake();
     }
+  }
+
+  #turn(of: string, signal: AbortSignal | undefined): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const gone = () => {
+      if (deleteFrom(this.#waiting, of, resolve)) reject(signal?.reason);
+    };
+    getOrPut(this.#waiting, of, () => new Set<() => void>()).add(resolve);
+    signal?.addEventListener('abort', gone);
+    return promise.finally(() => signal?.removeEventListener('abort', gone));
   }
 
   #enter(of: string): boolean {
@@ -105,10 +120,12 @@ export class Semaphore {
 
   #wake(): void {
     for (const [of, waiting] of this.#waiting) {
-      if (!this.#enter(of)) continue;
-      waiting.shift()?.();
-      this.#waiting.delete(of);
-      if (waiting.length > 0) this.#waiting.set(of, waiting);
+      const [next] = waiting;
+      if (!next || !this.#enter(of)) continue;
+      deleteFrom(this.#waiting, of, next);
+      // Behind the others.
+      if (this.#waiting.delete(of)) this.#waiting.set(of, waiting);
+      next();
       return;
     }
   }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import type { lookup as systemLookup } from 'node:dns';
 import { type TestContext, test } from 'node:test';
-import { Names } from './resolve.ts';
+import { RUNTIME } from './defaults.ts';
+import { Names, resolveName } from './resolve.ts';
 import { etcOf, NameServer, type Said, until } from './testing.ts';
 
 const onLinux = {
@@ -183,4 +184,30 @@ test('a server that does not know is no answer while there is another', onLinux,
   etc.write('resolv.conf', `nameserver ${server.address}\nnameserver ${other.address}\n`);
   assert.deepEqual(await resolve('a.test'), ['10.3.3.3']);
   assert.deepEqual([server.asked, other.asked], [['a.test'], ['a.test']]);
+});
+
+test('a name that nobody waits for any more gives up its turn of getaddrinfo', async () => {
+  const asked: string[] = [];
+  const answers: (() => void)[] = [];
+  const system = ((name: string, _options: object, done: (error: null, found: object[]) => void) => {
+    asked.push(name);
+    answers.push(() => done(null, [{ address: '127.0.0.1', family: 4 }]));
+  }) as unknown as typeof systemLookup;
+  const names = new Names(undefined, system);
+  const found: string[] = [];
+  // Names that only getaddrinfo can tell, on any system.
+  const ask = (name: string) => names.resolve(name, () => found.push(name));
+  const most = Array.from({ length: RUNTIME.systemNames }, (_, index) => `0x7f.${index + 1}`);
+  for (const name of most) ask(name);
+  const stop = ask('0x7f.77');
+  const signal = AbortSignal.abort(new Error('given up'));
+  await assert.rejects(resolveName('0x7f.78', signal), /given up/);
+  ask('0x7f.79');
+  await until(() => asked.length === most.length, { what: 'as many questions as may be' });
+  stop();
+  for (const answer of answers.splice(0)) answer();
+  await until(() => asked.length > most.length, { what: 'the next question' });
+  answers[0]?.();
+  await until(() => found.length > most.length, { what: 'the last answer' });
+  assert.deepEqual(asked, [...most, '0x7f.79']);
 });

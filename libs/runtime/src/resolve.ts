@@ -218,15 +218,11 @@ export class Names {
   }
 
   #findBySystem(name: string, asked: Lookup): Promise<readonly LookupAddress[]> {
-    let wanted = true;
-    asked.cancel = () => {
-      wanted = false;
-    };
-    const find = (resolve: (found: LookupAddress[]) => void, reject: (error: Error) => void) => {
-      if (!wanted) reject(failure('ECANCELLED', name));
-      else this.#system(name, { all: true }, (error, found) => (error ? reject(error) : resolve(found)));
-    };
-    return this.#turns.take(() => new Promise(find));
+    const cancelled = new AbortController();
+    asked.cancel = () => cancelled.abort(failure('ECANCELLED', name));
+    const find = (resolve: (found: LookupAddress[]) => void, reject: (error: Error) => void) =>
+      this.#system(name, { all: true }, (error, found) => (error ? reject(error) : resolve(found)));
+    return this.#turns.take(() => new Promise(find), '', cancelled.signal);
   }
 }
 
@@ -248,6 +244,7 @@ export const lookupName: LookupFunction = (name, { all, family }, callback) => {
 /** @param signal stops the wait. It is of this name alone, since it keeps what waits */
 export function resolveName(name: string, signal: AbortSignal): Promise<readonly LookupAddress[]> {
   return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
     const stop = names.resolve(name, (error, addresses) => (error ? reject(error) : resolve(addresses)));
     signal.addEventListener('abort', () => {
       stop();
