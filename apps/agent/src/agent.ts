@@ -177,8 +177,8 @@ export class Agent {
   #serverCount(uplinks: readonly Uplink[]): number {
     const { leases, server, serverCountSource } = this.#options;
     const leased = leases?.();
-    // A server may send anything.
-    const counts = uplinks.map(({ serverCount }) => (Number.isSafeInteger(serverCount) ? serverCount : 1));
+    // A server may send anything. Operators are told 32 bits.
+    const counts = uplinks.map(({ serverCount }) => (serverCount === serverCount >>> 0 ? serverCount : 1));
     const counted = serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (leased ?? counts.at(-1) ?? 1);
     // Each configured server is one of its own, also if it counts only itself.
     return Math.max(server.hosts.length, counted);

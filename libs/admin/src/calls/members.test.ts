@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { test } from 'node:test';
-import type { HubRecord } from '@isthmus/directory';
+import type { HubRecord, Member } from '@isthmus/directory';
 import { adminApi } from '@isthmus/proto/admin';
 import { aSession, asking, aTunnel } from '../testing/backend.ts';
 import type { PlanePart } from './members.ts';
@@ -73,6 +73,18 @@ test('members are listed with their admin addresses, and hubs with the links to 
   assert.deepEqual([registry?.up, registry?.synced, registry?.detail], [true, true, 'redis answers']);
   assert.ok((registry?.ageMs ?? 0) >= 250);
   assert.deepEqual([servers, membersError], [[], '']);
+});
+
+test('a role of a later version costs nobody the list', async () => {
+  const [m1] = await plane().members();
+  const roles = ['gateway', 'relay'] as unknown as Member['roles'];
+  const members = async () => [{ ...(m1 as Member), roles }];
+  await using client = await asking({ plane: plane({ members }) });
+  const { members: found } = await client.admin.listMembers({});
+  assert.deepEqual(
+    found.map(({ memberId, roles: known }) => [memberId, known]),
+    [['m2', [ROLE_GATEWAY]]],
+  );
 });
 
 test('without the registry, hubs come from the copy, and the answer says why the members are missing', async () => {

@@ -82,7 +82,8 @@ function placeOf({ adminAddress, host, memberId }: Member): string {
 
 function memberMessage({ roles, since, ...member }: Member, { memberId }: Identity): adminApi.Member {
   const self = member.memberId === memberId;
-  return { ...member, roles: roles.map((role) => ROLES[role]), sinceMs: since, self };
+  // A later version may know more of them.
+  return { ...member, roles: roles.flatMap((role) => ROLES[role] ?? []), sinceMs: since, self };
 }
 
 function holdMessage({ since: sinceMs, tunnels, ...hold }: Hold): adminApi.Hold {

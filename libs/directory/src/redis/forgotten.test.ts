@@ -108,14 +108,16 @@ describe('a registry whose Redis fails, forgets keys, or holds records that no h
     const deep = (n: number) => `string.rep("[", ${n}) .. string.rep("]", ${n})`;
     const large = JSON.stringify({ kind: 'session', session: sessionRecord(hub, 'large') }).slice(0, -2);
     await publish(`[[${large},"more":]] .. ${deep(1_000_000)} .. "}}"`);
-    for (const malformed of ['{', 'null', '{"kind":"session"}', '{"kind":"hub","hub":1}', '{"kind":"quarantine"}'])
-      await publish(`[[${malformed}]]`);
+    const timeless = JSON.stringify({ kind: 'session', session: { ...sessionRecord(hub, 'timeless'), since: 1e300 } });
+    const wrong = ['{', 'null', '{"kind":"session"}', '{"kind":"hub","hub":1}', '{"kind":"quarantine"}', timeless];
+    for (const malformed of wrong) await publish(`[[${malformed}]]`);
     await script(`redis.call("HSET", "${key('sessions:h1')}", "large", "1 " .. ${deep(1_000_000)}, "bad", "1 {")`);
     registry.join(member('m1'));
     await until(async () => (await registry.members()).length === 1, 'a member');
+    const timelessMember = JSON.stringify(member('timeless', { since: 1.5 }));
     const now = `redis.call("TIME")[1] .. "000 "`;
     await script(
-      `redis.call("HSET", "${key('members')}", "large", ${now} .. ${deep(1_000_000)}, "bad", ${now} .. "{")`,
+      `redis.call("HSET", "${key('members')}", "large", ${now} .. ${deep(1_000_000)}, "bad", ${now} .. "{", "timeless", ${now} .. [[${timelessMember}]])`,
     );
     assert.deepEqual(
       (await registry.members()).map(({ memberId }) => memberId),

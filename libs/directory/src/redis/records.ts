@@ -13,7 +13,8 @@ type Skipped = (why: string) => void;
 type Test = (value: unknown) => boolean;
 
 const text: Test = (value) => typeof value === 'string';
-const number: Test = (value) => typeof value === 'number';
+/** Times, versions and counts: what is none would cost a member its whole answer to operators. */
+const whole: Test = (value) => Number.isSafeInteger(value) && Number(value) >= 0;
 const flag: Test = (value) => typeof value === 'boolean';
 const texts: Test = (value) => Array.isArray(value) && value.every(text);
 const optional =
@@ -27,19 +28,19 @@ const shape =
     value !== null &&
     Object.entries(fields).every(([name, test]) => test((value as Record<string, unknown>)[name]));
 
-const HUB_NAME = { hubId: text, incarnation: number };
+const HUB_NAME = { hubId: text, incarnation: whole };
 const HUB = shape({ ...HUB_NAME, peerAddress: text, agentAddress: text, zone: text, draining: flag });
-const SESSION_NAME = { ...HUB_NAME, sessionId: text, version: number };
+const SESSION_NAME = { ...HUB_NAME, sessionId: text, version: whole };
 const IDENTIFIERS = shape({ ipv4: texts, ipv6: texts, host: texts, cidr: texts, defaultRoute: flag });
 const SESSION = shape({
   ...SESSION_NAME,
-  ...{ tenant: text, agentId: text, identifiers: IDENTIFIERS, draining: flag, since: number },
+  ...{ tenant: text, agentId: text, identifiers: IDENTIFIERS, draining: flag, since: whole },
   ...{ instance: optional(text), credential: optional(text) },
 });
-const QUARANTINE = shape({ tenant: text, agentId: text, reason: optional(text), version: number });
+const QUARANTINE = shape({ tenant: text, agentId: text, reason: optional(text), version: whole });
 
 const PLACE = { adminAddress: text, host: text, zone: text };
-const MEMBER = shape({ memberId: text, roles: texts, ...PLACE, version: text, since: number });
+const MEMBER = shape({ memberId: text, roles: texts, ...PLACE, version: text, since: whole });
 
 const ENTRIES: Readonly<Record<Entry['kind'], Test>> = {
   hub: shape({ hub: HUB }),
