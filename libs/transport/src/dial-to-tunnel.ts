@@ -12,6 +12,7 @@ import {
   type Established,
   type PlaneEvents,
   parseDestination,
+  SessionLost,
   Tunnel,
   type TunnelEnd,
   type TunnelRole,
@@ -35,6 +36,8 @@ export interface ServeDialOptions extends ServeOptions {
 
 /** The side that waits for the answer to a dial or an attach. */
 export interface Waiter<Answer = Established> {
+  /** Whether the tunnel goes on if this answer cannot be used: it is one to an attach. */
+  readonly outlived?: boolean;
   /** Sends the answer. Returns the caller's end of the tunnel, or undefined if nobody waits any longer. */
   accept(answer: Answer): TunnelEnd | undefined;
   /** Sends the error, if anybody still waits. */
@@ -65,11 +68,13 @@ export function serve<Request extends ServedDial, Answer extends Carried>(
     }
   };
   const answered = (answer: Answer) => {
+    const fail = (error: Error) =>
+      answer.end.abort(waiter.outlived ? new SessionLost(error.message, { cause: error }) : error);
     let caller: TunnelEnd | undefined;
     try {
       if (!request.signal.aborted) caller = waiter.accept(answer);
     } catch (error) {
-      answer.end.abort(error as Error);
+      fail(error as Error);
       refuse(error);
       return;
     }
@@ -84,7 +89,7 @@ export function serve<Request extends ServedDial, Answer extends Carried>(
       const tunnel = new Tunnel(as, request, caller, answer, events, halfClosedMs);
       waiter.begun?.(tunnel);
     } catch (defect) {
-      answer.end.abort(defect as Error);
+      fail(defect as Error);
       waiter.fault(defect as Error);
     }
   };

@@ -8,6 +8,7 @@ import {
   AgentTunnels,
   type Attach,
   type AttachClaim,
+  type Attached,
   type AttachRequest,
   type Carrier,
   type CarrierUser,
@@ -192,6 +193,28 @@ test('an answer that crosses the end of its attach does not end the tunnel, howe
   await until(() => toAgent.open === 0, 'the end of the stream to the agent');
   // On the same link, so the agent has heard of that end before.
   await toAgent.attach(asked({ secret, number: 1000 }));
+});
+
+test('an answer that cannot be passed on does not end the tunnel, nor does one that cannot be joined', async () => {
+  const broken: readonly ((attached: Attached) => Attached)[] = [
+    (attached) => ({ ...attached, answer: undefined as unknown as Attached['answer'] }),
+    (attached) => {
+      Object.defineProperty(attached.end, 'used', { get: () => assert.fail('a defect') });
+      return attached;
+    },
+  ];
+  for (const breaks of broken) {
+    const agent = Promise.withResolvers<LinkClient>();
+    const { gateway, toAgent, begin, asked } = await plane(async (asking) =>
+      breaks(await (await agent.promise).attach(asking)),
+    );
+    agent.resolve(toAgent);
+    const { secret } = await begin();
+    const attached = gateway.attach(asked({ secret }));
+    await attached.catch(() => {});
+    await until(() => toAgent.open <= 1, 'the end of the stream to the agent');
+    await toAgent.attach(asked({ secret, number: 2 }));
+  }
 });
 
 test('an agent that resumes no tunnels gives no ticket and refuses attaches for good', async () => {

@@ -252,6 +252,7 @@ export class LinkServer extends Link {
 
   #passOn(stream: Http2Stream, end: StreamEnd, gone: () => undefined, request: ServedAttach, attach: Attach): void {
     const waiter: Waiter<Attached> = {
+      outlived: true,
       accept: (attached) => {
         if (stream.closed) return gone();
         stream.answer(encodeHead(attachedHead(attached)));
