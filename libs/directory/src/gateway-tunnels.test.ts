@@ -202,6 +202,21 @@ test('a defect of ours as a tunnel goes on ends it at both ends', async () => {
   assert.equal(carriers.at(-1)?.told.at(-1), 'abort a defect');
 });
 
+test('a defect of ours as a tunnel looks for another session does not keep it from the next try', async () => {
+  const { tunnel, told, lose, known, events } = await gateway();
+  const faults: string[] = [];
+  events.on('fault', (where, _remote, { message }) => faults.push(`${where}: ${message}`));
+  Object.assign(known, {
+    ofAgent() {
+      delete (known as { ofAgent?: unknown }).ofAgent;
+      throw new Error('a defect');
+    },
+  });
+  lose();
+  await until(() => tunnel.attached, 'another attach');
+  assert.deepEqual([faults, told.at(-1)], [['resume: a defect'], `resumed to ${tunnel.hubId}, move 1`]);
+});
+
 test('tunnels of an agent that has hung up everywhere are given up at once', async () => {
   const { tunnels, open, told, attaches, loseAll, tunnel, known } = await gateway();
   while (new Set([...tunnels].map(({ sessionId }) => sessionId)).size < 2) await open();

@@ -225,7 +225,10 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   protected override attach(position: AttachPosition): void {
     const { tenant } = this;
     const { observation, attachInTurn } = this.#shared;
-    const fault = (error: Error) => void observation.events.emit('fault', 'resume', `agent ${this.agentId}`, error);
+    const fault = (error: Error) => {
+      observation.events.emit('fault', 'resume', `agent ${this.agentId}`, error);
+      this.#failed(position, error);
+    };
     guarding(fault)(() => attachInTurn({ tenant, start: () => this.#tryAttach(position) }))();
   }
 
