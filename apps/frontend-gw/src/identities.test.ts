@@ -115,6 +115,21 @@ test('a connection that ends while its token is verified takes no place, however
   assert.equal((await connect().show('ci.3')).tenant, 'acme');
 });
 
+test('a connection that ends while another token of its caller is verified watches neither', async () => {
+  const { verified, watching, connect } = setup();
+  for (const end of ['closed', 'revoked'] as const) {
+    const { show, close } = connect();
+    await show('slow.1');
+    const next = show('slow');
+    await new Promise(setImmediate);
+    if (end === 'revoked') watching.get('slow.1')?.(new NotAuthorised('its token was removed'));
+    close();
+    verified.release();
+    await assert.rejects(next, /this connection has ended/);
+    assert.deepEqual([...watching.keys()], [], end);
+  }
+});
+
 /** Timers of answers that wait keep no process running. */
 function stays(context: TestContext): void {
   const running = setInterval(() => {}, 1000);

@@ -156,9 +156,12 @@ export class Identities {
       const why = `this connection is of caller ${now?.name} of tenant ${now?.tenant}, and the token of ${name} of ${tenant}: use another connection`;
       throw new NotAuthorised(why, { principal: grant.principal });
     }
-    known.unwatch();
-    known.digest = digest;
+    // It ended while this token was judged.
+    if (!this.#known.has(known)) throw new NotAuthorised('this connection has ended', { principal: grant.principal });
+    const { unwatch } = known;
     this.#stand(known, grant);
+    unwatch();
+    known.digest = digest;
     return known.who;
   }
 
