@@ -76,8 +76,10 @@ export const TRANSPORT = {
    * TLS connection was reset while it wrote to it, and the caller's tunnel would stay open for the flag's hour.
    */
   callerKeepaliveMs: 60_000,
-  /** How long the last accepted callers may take in a drain for their handshake, dial and answer. */
+  /** How long the last accepted callers may take in a drain for their dial and answer, once none is in its handshake. */
   callerAnswerMs: 1000,
+  /** How long those may take for their handshake. */
+  callerHandshakeMs: 3000,
   /** How long a gateway that drains keeps the links of `isthmus hold`, which goes on through another gateway meanwhile if there is one. */
   holdMovesMs: 2000,
   /** How soon it is known that a caller which has ended on a unix socket has closed it for good, if its destination has not ended too. */
