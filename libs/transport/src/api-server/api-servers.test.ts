@@ -8,6 +8,7 @@ import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import tls from 'node:tls';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
+import { systemClock } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { type DialError, type Prohibited, planeEvents, type TunnelInfo, type TunnelOutcome } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
@@ -468,9 +469,12 @@ describe('Limits', () => {
   });
 
   test('refuse those that come faster', async () => {
-    const { port, failures } = await rig([await tcp(() => {})], limited({ apiServerConnectionsPerSecond: 1 }));
+    const upstream = await tcp(() => {});
+    using _ = changed(systemClock, { now: () => 0 });
+    const { port, failures, tunnels } = await rig([upstream], limited({ apiServerConnectionsPerSecond: 1 }));
     for (let index = 0; index < 20; index++) plain(port).write(hello(index));
-    await until(() => failures.length >= 15, { what: 'refusals' });
+    await until(() => failures.length + tunnels.length === 20, { what: 'tunnels and refusals' });
+    assert.equal(tunnels.length, 2, 'a little more at once');
     assert.match(failures[0]?.message ?? '', /apiServerConnectionsPerSecond of 1$/);
   });
 
