@@ -12,6 +12,7 @@ import { heldBy } from '@isthmus/directory/testing';
 import { until } from '@isthmus/runtime/testing';
 import { type ControlMessage, LinkServer, PeerLinks, requestLink } from '@isthmus/transport';
 import { type Ask, type Dial, DialAbort, noTracer, planeEvents } from '@isthmus/tunnel';
+import { endOf } from '@isthmus/tunnel/testing';
 import { type HubOptions, hub } from './hub.ts';
 
 function options(registry: Registry): HubOptions {
@@ -216,7 +217,7 @@ test('a hub that drains with a tunnel answers questions until it closes, and has
   const links = new PeerLinks({ tls: { ...gateway, ca: authority.cert }, events: planeEvents() });
   t.after(() => links.close());
   const destination = new PassThrough();
-  const end = { stream: destination, halfOpen: true, abort: () => void destination.destroy() };
+  const end = endOf(destination);
   const dial: Dial = async () => ({ end, agentId: 'a1', sessionId: '', hubId: '', timing: {} });
   await agentOf(running.agentAddress, dial);
   links.sync([{ hubId: 'h1', peerAddress: running.peerAddress, draining: false }]);

@@ -15,6 +15,7 @@ import {
   SessionLost,
   Tunnel,
 } from '@isthmus/tunnel';
+import { endOf } from '@isthmus/tunnel/testing';
 import { leaveDraining, passedAttach } from './attach.ts';
 import { GATEWAY } from './defaults.ts';
 
@@ -221,17 +222,23 @@ function drainingGateway() {
   /** @returns why each end of it was aborted */
   const open = (passes: boolean, sessionId: string) => {
     const seen: Error[] = [];
-    const end = () => {
-      const stream = new PassThrough();
+    const end = (passOn?: () => boolean) => {
+      const made = endOf(new PassThrough());
       const abort = (reason: Error) => {
         seen.push(reason);
-        stream.destroy();
+        made.stream.destroy();
       };
-      return { stream, halfOpen: true, abort };
+      return Object.assign(made, { abort }, passOn && { passOn });
     };
     const names = { agentId: 'agent', sessionId, hubId: 'h' };
     const dial = { ...request(), deadline: 0 };
-    new Tunnel('gateway', dial, { ...end(), passOn: () => passes }, { end: end(), ...names }, events);
+    new Tunnel(
+      'gateway',
+      dial,
+      end(() => passes),
+      { end: end(), ...names },
+      events,
+    );
     return seen;
   };
   return { plane, open, changed: () => changed(FIRST.record) };

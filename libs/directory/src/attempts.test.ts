@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Deadlines, type Dial, DialError, type DialRequest, type Established } from '@isthmus/tunnel';
-import { established, request, unobserved } from '@isthmus/tunnel/testing';
+import { established, request, streamOf, unobserved } from '@isthmus/tunnel/testing';
 import { RetryBudget, routed } from './attempts.ts';
 import {
   best,
@@ -93,8 +93,8 @@ test('a dial or tunnel through a session makes it count as busier', async () => 
   await routing(directory, { h1: async () => answer })(request);
   const session = best(directory, 'x');
   assert.equal(session?.open, 1);
-  answer.end.stream.destroy();
-  await new Promise((resolve) => answer.end.stream.once('close', resolve));
+  streamOf(answer.end).destroy();
+  await new Promise((resolve) => streamOf(answer.end).once('close', resolve));
   assert.equal(session?.open, 0);
 });
 
@@ -184,7 +184,7 @@ test('tunnels and pending dials of an agent continue when it is put in quarantin
     return answer;
   };
   assert.equal(await routing(directory, { h1: hub })(request), answer);
-  assert.equal(answer.end.stream.destroyed, false);
+  assert.equal(streamOf(answer.end).destroyed, false);
 });
 
 test('a dial through one agent ignores the strategies, uses no other agent, and does not wait if that agent is away', async () => {
@@ -228,7 +228,7 @@ test('an exception in our own code after the answer ends the tunnel, and its ses
   const answer = established();
   const dial = routing(directory, { h1: async () => answer }, 0, { events, tracer: { ...tracer, attempt } });
   await assert.rejects(dial(request), { code: 'proxy_internal_error' });
-  assert.equal(answer.end.stream.destroyed, true);
+  assert.equal(streamOf(answer.end).destroyed, true);
   await new Promise(setImmediate);
   assert.equal(best(directory, 'x')?.open, 0);
 });
@@ -334,8 +334,8 @@ test('the first of two answers counts, and the second tunnel is closed unused', 
   pass(300);
   assert.equal(await dialled, winner);
   answer(loser);
-  await new Promise((resolve) => loser.end.stream.once('close', resolve));
-  assert.equal(winner.end.stream.destroyed, false);
+  await new Promise((resolve) => streamOf(loser.end).once('close', resolve));
+  assert.equal(streamOf(winner.end).destroyed, false);
 });
 
 test("one attempt's final answer ends the others", async (t) => {

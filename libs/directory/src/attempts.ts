@@ -16,7 +16,6 @@ import {
   enterSpan,
   type Observation,
   deadlines as ofThisProcess,
-  onceLeft,
   Silence,
 } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
@@ -247,7 +246,7 @@ class Attempts implements Due {
       try {
         this.#leave(attempt);
         this.#succeed(attempt, established);
-        onceLeft(established.end, release);
+        established.end.whenLeft(release);
       } catch (thrown) {
         established.end.abort(thrown as Error);
         failed(thrown);

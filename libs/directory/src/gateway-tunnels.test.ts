@@ -54,7 +54,13 @@ async function gateway(refusals?: DialError | DialError[], early?: (carrier: Rec
         left = then;
       };
       const resumption = { ticket: TICKET, end: { carrier: taken } };
-      return { ...answer, end: { ...answer.end, whenLeft }, hubId, sessionId: dial.session ?? '', resumption };
+      return {
+        ...answer,
+        end: Object.assign(answer.end, { whenLeft }),
+        hubId,
+        sessionId: dial.session ?? '',
+        resumption,
+      };
     },
     async attach({ session, claim, halfAtPeer, ...named }) {
       attaches.push({ session, claim, halfAtPeer, ...named });
@@ -106,7 +112,7 @@ async function gateway(refusals?: DialError | DialError[], early?: (carrier: Rec
       [tunnels.resume],
       routing(known, dials),
     )({ ...request, traceparent, log: dialLog() });
-    established.end.used?.use({
+    established.end.use({
       onData() {},
       onDrain() {},
       onEnd() {},
@@ -146,7 +152,7 @@ test('a tunnel whose hub is lost goes on through another, in the trace of its di
   const { tunnel, end, told, attaches, lose, tunnels, traceparent } = await gateway();
   const first = tunnel.hubId;
   const other = first === 'h1' ? 'h2' : 'h1';
-  end.used?.write(Buffer.from('hello'));
+  end.write(Buffer.from('hello'));
   assert.deepEqual([tunnel.attached, tunnels.kept], [true, 5]);
   lose();
   assert.equal(tunnel.attached, false);

@@ -85,6 +85,9 @@ test('a turn that is given up just as it comes goes to the next', async () => {
   givenUp.abort(new Error('given up'));
   await assert.rejects(gone, /given up/);
   assert.equal(await next, 'ran');
-  await assert.rejects(turns.take(async () => assert.fail('it ran'), '', givenUp.signal), /given up/);
+  await assert.rejects(
+    turns.take(async () => assert.fail('it ran'), '', givenUp.signal),
+    /given up/,
+  );
   assert.equal(await turns.take(async () => 'free'), 'free');
 });

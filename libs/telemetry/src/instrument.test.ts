@@ -4,6 +4,7 @@ import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { changed, until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, type DialRequest, noTracer, pipeline, planeEvents } from '@isthmus/tunnel';
+import { endOf, streamOf } from '@isthmus/tunnel/testing';
 import { TELEMETRY } from './defaults.ts';
 import { openTelemetry, type Tracing } from './instrument.ts';
 import { loadedSdk, request, withEnvironment } from './testing/events.ts';
@@ -207,7 +208,7 @@ test('bad exporter settings leave the program without traces, with a warning', a
 
 const established: Dial = async () => {
   const stream = new PassThrough();
-  const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+  const end = endOf(stream);
   return { end, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: {} };
 };
 
@@ -261,8 +262,8 @@ for (const [protocol, start] of RECEIVERS) {
     assert.deepEqual(lines, ['traces are exported', 'traces cannot be exported and are dropped']);
     assert.ok(dropped > 0, 'a line says how many spans found no place');
     for (const { end } of dials) {
-      const closed = once(end.stream, 'close');
-      end.stream.destroy();
+      const closed = once(streamOf(end), 'close');
+      streamOf(end).destroy();
       await closed;
     }
   });

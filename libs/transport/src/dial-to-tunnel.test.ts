@@ -90,12 +90,11 @@ test('a defect as the tunnel begins leaves no destination behind', async () => {
   const { near } = destination();
   const { told } = await serve(dialled(), async () => established(near), { begun });
   const after = destination();
-  const used = {
-    ...established(after.near).end,
+  const used = Object.assign(established(after.near).end, {
     passOn() {
       throw new Error('defect');
     },
-  };
+  });
   const { told: unmade } = await serve(dialled(), async () => established(after.near), { accept: () => used });
   assert.deepEqual([told.at(-1), near.destroyed], ['fault: defect', true]);
   assert.deepEqual([unmade, after.near.destroyed], [['fault: defect'], true]);

@@ -16,6 +16,7 @@ import {
   noTracer,
   type StepSpanName,
 } from '@isthmus/tunnel';
+import { streamOf } from '@isthmus/tunnel/testing';
 import { endpointDial, type OwnRules, onResolver, refusalOf, resolverAddress } from './endpoint.ts';
 import { request as plain } from './link/testing.ts';
 
@@ -37,7 +38,7 @@ async function silentDestination() {
   far.on('error', () => {});
   return {
     end,
-    stream: end.stream as Socket,
+    stream: streamOf(end) as Socket,
     far,
     async [Symbol.asyncDispose]() {
       far.destroy();
@@ -97,7 +98,7 @@ async function dial(host: string, port: number): Promise<Told> {
   };
   try {
     const { end, timing } = await endpointDial({ agentId: 'a', tracer })(request);
-    const closed = once(end.stream, 'close');
+    const closed = once(streamOf(end), 'close');
     end.abort(new Error('enough'));
     await closed;
     return { steps, timing, error: undefined };

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { onRead } from '@isthmus/runtime';
-import { type EndUser, type TunnelEnd, UsedStream } from '@isthmus/tunnel';
+import { DuplexEnd, type EndUser } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { belowOf } from './tls/certificate.ts';
 
@@ -27,9 +27,7 @@ const NOBODY: SocketUser = { onData() {}, onEnd() {}, onClose() {} };
  * A cut resets the connection, so that no peer takes half an answer for a whole one. Over TLS, that is the connection below, without a
  * close_notify. A unix socket has no reset: its peer sees an end, and ECONNRESET only if it had sent bytes that nobody has read.
  */
-export class SocketEnd extends UsedStream implements TunnelEnd {
-  readonly halfOpen = true;
-  readonly stream: Socket;
+export class SocketEnd extends DuplexEnd<Socket> {
   watch: SocketWatch | undefined;
   /** Unset: what comes is kept. */
   #user: SocketUser | undefined;
@@ -45,13 +43,8 @@ export class SocketEnd extends UsedStream implements TunnelEnd {
 
   /** @param left called once the socket has closed, if somebody has listened to it */
   constructor(socket: Socket, left?: (socket: Socket) => void) {
-    super(socket, { delivered: (then, silentMs) => whenDelivered(socket, then, silentMs) });
-    this.stream = socket;
+    super(socket);
     this.#leaving = left ? [left] : [];
-  }
-
-  get used(): this {
-    return this;
   }
 
   /** The socket's bytes and end are for this user from now on. */
@@ -106,14 +99,21 @@ export class SocketEnd extends UsedStream implements TunnelEnd {
     if (this.#closed) user.onClose(this.#failure);
   }
 
-  whenLeft(left: () => void): void {
+  override whenLeft(left: () => void): void {
     this.#listen();
     if (this.#closed) left();
     else this.#leaving.push(left);
   }
 
-  abort(): void {
+  override abort(): void {
     resetSocket(this.stream);
+  }
+
+  /** As far as this side can know. */
+  protected override reaches(then: () => void, silentMs: number): void {
+    const ms = TRANSPORT.deliveryMs - silentMs;
+    if (ms > 0 && tcpOf(this.stream)) setTimeout(then, ms).unref();
+    else then();
   }
 
   #listen(): void {
@@ -159,13 +159,6 @@ export class SocketEnd extends UsedStream implements TunnelEnd {
     this.#user?.onClose(this.#failure);
     for (const left of this.#leaving) left(this.stream);
   };
-}
-
-/** Calls back once what was written has reached the peer, as far as this side can know. */
-function whenDelivered(socket: Socket, then: () => void, silentMs: number): void {
-  const ms = TRANSPORT.deliveryMs - silentMs;
-  if (ms > 0 && tcpOf(socket)) setTimeout(then, ms).unref();
-  else then();
 }
 
 /** Whether the kernel has no peer for a connection of which only the other side has ended. It has one after a FIN, unless what was written since drew a reset. */

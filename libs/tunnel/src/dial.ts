@@ -1,9 +1,7 @@
-import type { Duplex } from 'node:stream';
-import { onceClosed } from '@isthmus/runtime';
 import type { Deadlines, Due } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { Destination, DialPolicy } from './destination.ts';
-import type { UsedEnd } from './end.ts';
+import type { DestinationEnd } from './end.ts';
 import type { CutBy, DialError, DialErrorCode, DialTiming, PlaneEnded } from './errors.ts';
 import type { ByteMeter } from './limits/byte-meter.ts';
 import type { AnyPrincipal } from './names.ts';
@@ -105,44 +103,9 @@ export type TunnelOutcome =
   | { readonly how: 'failed'; readonly by: TunnelSide; readonly error: Error }
   | { readonly how: 'cut'; readonly by: CutBy; readonly error: PlaneEnded };
 
-/** One side of a tunnel: bytes in both directions with back-pressure, each of which ends for itself. */
-export interface TunnelEnd {
-  /** A socket, a Go agent's packets, or a link's stream as a Duplex; `stream.end()` is the half-close. Throws for a half and a gRPC caller. */
-  readonly stream: Duplex;
-  /** How a Tunnel uses it. Unset: by `stream` (`UsedStream`), as a Go agent's packets, or a link's stream that somebody has taken as a Duplex. */
-  readonly used?: UsedEnd | undefined;
-  /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
-  readonly halfOpen: boolean;
-  /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */
-  readonly explain?: (failure: Error) => Error;
-  /** Calls back once this end has closed, or its stream carries a half. Unset: once its stream has closed. */
-  readonly whenLeft?: (left: () => void) => void;
-  /**
-   * Passes on to a destination's end what the tunnel's halves tell each other beside bytes. Returns false if not both of them are elsewhere. Unset: it
-   * does not.
-   */
-  readonly passOn?: (destination: TunnelEnd) => boolean;
-  /**
-   * Calls back once what was written has reached the tunnel's far end, as far as this end can know. Unset: once it was written.
-   * @param silentMs how long ago the last of it was written, in milliseconds
-   */
-  readonly delivered?: (then: () => void, silentMs: number) => void;
-  /**
-   * Cuts both ways at once and drops what is queued. Whoever is behind this end sees a reset, and not an orderly end, where its protocol has
-   * one. Safe to call more than once, never throws, never waits.
-   */
-  abort(reason: Error): void;
-}
-
-/** Calls back once a tunnel has left an end: it has closed, or its stream carries a half. */
-export function onceLeft(end: TunnelEnd, left: () => void): void {
-  if (end.whenLeft) end.whenLeft(left);
-  else onceClosed(end.stream, left);
-}
-
 /** A dial that succeeded. A link makes one; a stage that adds or replaces something writes it into a field that is not readonly. */
 export interface Established {
-  end: TunnelEnd;
+  end: DestinationEnd;
   readonly agentId: string;
   readonly sessionId: string;
   readonly hubId: string;
@@ -152,8 +115,7 @@ export interface Established {
   /** Meters the tunnel's bytes; set where the tenant has limits (`DialLimiter`). */
   meter?: ByteMeter;
   /**
-   * Set if the tunnel may be resumed. The gateway takes its carrier, so no stage between its `resume` and the link may use `end.stream`; a hub
-   * passes on `end`.
+   * Set if the tunnel may be resumed. The gateway takes its carrier; a hub passes on `end`.
    */
   resumption?: Resumption | undefined;
   /** Set at a gateway whose half `end` is. */

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { endAfterPeer, onRead, writeTo } from '@isthmus/runtime';
+import { endAfterPeer, onceClosed, onRead, writeTo } from '@isthmus/runtime';
 
 const NOTHING = new Uint8Array(0);
 
@@ -7,7 +7,7 @@ const NOTHING = new Uint8Array(0);
 export interface EndUser {
   /** Bytes came. They count as taken. */
   onData(bytes: Uint8Array): void;
-  /** `UsedEnd.write` has returned false, and now there is room again. */
+  /** `TunnelEnd.write` has returned false, and now there is room again. */
   onDrain(): void;
   /** Nothing more comes. */
   onEnd(): void;
@@ -15,8 +15,13 @@ export interface EndUser {
   onClose(failure?: Error): void;
 }
 
-/** A `TunnelEnd` (dial.ts) as its user, a Tunnel, needs it. Each of these is one: `SocketEnd`, `StreamEnd`, `CallerStream`, `Half`. */
-export interface UsedEnd {
+/**
+ * One side of a tunnel: bytes in both directions with back-pressure, each of which ends for itself. Each of these is one: `SocketEnd`, `StreamEnd`,
+ * `CallerStream`, `Half`, and a `DuplexEnd`.
+ */
+export interface TunnelEnd {
+  /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
+  readonly halfOpen: boolean;
   /** Begins to tell the user, with what has come before, and not before the caller has returned. Call it once. */
   use(user: EndUser): void;
   /** @returns whether there is room for more; if not, wait for `EndUser.onDrain` */
@@ -38,60 +43,69 @@ export interface UsedEnd {
    * @param silentMs how long ago the last of it was written, in milliseconds
    */
   whenDelivered(then: () => void, silentMs: number): void;
+  /**
+   * Passes on to a destination's end what the tunnel's halves tell each other beside bytes. Returns false if not both of them are elsewhere. Unset: it
+   * does not.
+   */
+  readonly passOn?: (destination: TunnelEnd) => boolean;
   /** Closes it. Everything was written to it, and nobody needs what may still come. */
   close(): void;
+  /**
+   * Cuts both ways at once and drops what is queued. Whoever is behind this end sees a reset, and not an orderly end, where its protocol has
+   * one. Safe to call more than once, never throws, never waits.
+   */
+  abort(reason: Error): void;
 }
 
-/** What is known of the stream: see `TunnelEnd`. */
-interface StreamUse {
-  readonly explain?: (failure: Error) => Error;
-  readonly delivered?: (then: () => void, silentMs: number) => void;
+/** The end at a tunnel's destination, or on the way there. */
+export interface DestinationEnd extends TunnelEnd {
+  /** Calls back once a tunnel has left it: it has closed, or its stream carries a half. */
+  whenLeft(left: () => void): void;
 }
 
-/** A Duplex as an end of a tunnel. */
-export class UsedStream implements UsedEnd {
-  readonly #stream: Duplex;
-  readonly #end: StreamUse;
+/** A Duplex as an end of a tunnel: a socket, or a Go agent's packets. */
+export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd {
+  readonly halfOpen: boolean;
+  readonly stream: Stream;
 
-  constructor(stream: Duplex, end: StreamUse) {
-    this.#stream = stream;
-    this.#end = end;
+  constructor(stream: Stream, halfOpen = true) {
+    this.stream = stream;
+    this.halfOpen = halfOpen;
   }
 
   use(user: EndUser): void {
-    const stream = this.#stream;
+    const { stream } = this;
     let failure: Error | undefined;
     stream.on('error', (error) => {
-      failure ??= this.#end.explain?.(error) ?? error;
+      failure ??= error;
     });
     stream.on('drain', () => user.onDrain());
     stream.on('end', () => user.onEnd());
     const { errored } = stream;
-    if (stream.destroyed)
-      queueMicrotask(() => user.onClose(errored ? (this.#end.explain?.(errored) ?? errored) : undefined));
+    if (stream.destroyed) queueMicrotask(() => user.onClose(errored ?? undefined));
     else stream.on('close', () => user.onClose(failure));
     onRead(stream, (bytes) => user.onData(bytes));
   }
 
   write(bytes: Uint8Array): boolean {
-    return writeTo(this.#stream, bytes);
+    return writeTo(this.stream, bytes);
   }
 
   finish(last: boolean): void {
-    if (last) endAfterPeer(this.#stream);
-    else this.#stream.end();
+    if (last) endAfterPeer(this.stream);
+    else this.stream.end();
   }
 
   pause(): void {
-    this.#stream.pause();
+    this.stream.pause();
   }
 
   resume(): void {
-    this.#stream.resume();
+    this.stream.resume();
   }
 
   get writableLength(): number {
-    return this.#stream.writableLength;
+    return this.stream.writableLength;
   }
 
   get detached(): boolean {
@@ -103,22 +117,30 @@ export class UsedStream implements UsedEnd {
   }
 
   whenFinished(then: () => void): void {
-    if (this.#stream.writableFinished) then();
-    else this.#stream.once('finish', then);
+    if (this.stream.writableFinished) then();
+    else this.stream.once('finish', then);
   }
 
   whenDelivered(then: () => void, silentMs: number): void {
-    const stream = this.#stream;
-    const written = (silent: number) => {
-      if (this.#end.delivered) this.#end.delivered(then, silent);
-      else then();
-    };
+    const { stream } = this;
     // What a slow reader has only now made room for is still on its way, however long ago it was read.
-    if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, () => written(0));
-    else written(silentMs);
+    if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, () => this.reaches(then, 0));
+    else this.reaches(then, silentMs);
   }
 
   close(): void {
-    this.#stream.destroy();
+    this.stream.destroy();
+  }
+  whenLeft(left: () => void): void {
+    onceClosed(this.stream, left);
+  }
+
+  abort(reason: Error): void {
+    this.stream.destroy(reason);
+  }
+
+  /** Calls back once what was written has reached the peer. */
+  protected reaches(then: () => void, _silentMs: number): void {
+    then();
   }
 }

@@ -33,14 +33,12 @@ export {
   type Established,
   isRefusedDial,
   type NextHop,
-  onceLeft,
   type ResumableTunnel,
   Silence,
-  type TunnelEnd,
   type TunnelOutcome,
   type TunnelSide,
 } from './dial.ts';
-export { type EndUser, type UsedEnd, UsedStream } from './end.ts';
+export { type DestinationEnd, DuplexEnd, type EndUser, type TunnelEnd } from './end.ts';
 export {
   asDialError,
   CUT_BY,

@@ -4,7 +4,7 @@ import type { Dial } from './dial.ts';
 import { DialError } from './errors.ts';
 import type { DialOutcome } from './events.ts';
 import { pipeline, type Stage, type WaitingDial } from './pipeline.ts';
-import { behind, established, request, unobserved } from './testing/index.ts';
+import { behind, established, request, streamOf, unobserved } from './testing/index.ts';
 
 /** Returns a gateway's Dial through hub and agent, and the outcomes that the gateway reports. */
 function chain(inner: Dial): { dial: Dial; ended: DialOutcome[] } {
@@ -52,7 +52,7 @@ test('a tracer that throws ends an established dial once, without a failure, and
     fault,
   );
   assert.deepEqual(ends, [undefined]);
-  assert.ok(answer.end.stream.destroyed);
+  assert.ok(streamOf(answer.end).destroyed);
 });
 
 /** A stage that notes what it is called with. */
@@ -115,7 +115,7 @@ test('a defect in a stage fails the dial, and closes its tunnel', async () => {
   await assert.rejects(behind([stage('one', told), bad], async () => answer)(request), {
     code: 'proxy_internal_error',
   });
-  assert.ok(answer.end.stream.destroyed);
+  assert.ok(streamOf(answer.end).destroyed);
   const worse: Stage = { name: 'worse', enter: defect };
   await assert.rejects(behind([stage('one', told), worse], () => assert.fail())(request), /a defect/);
   assert.deepEqual(told, ['one enters', 'one left', 'one enters', 'one left']);

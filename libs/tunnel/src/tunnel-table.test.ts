@@ -3,13 +3,13 @@ import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { PlaneEnded } from './errors.ts';
 import { planeEvents } from './events.ts';
-import { established, request } from './testing/index.ts';
+import { endOf, established, request } from './testing/index.ts';
 import { Tunnel } from './tunnel.ts';
 import { TunnelTable } from './tunnel-table.ts';
 
 function aTunnel(events: ReturnType<typeof planeEvents>, id: string): Tunnel {
   const stream = new PassThrough();
-  const caller = { stream, halfOpen: true, abort: () => void stream.destroy() };
+  const caller = endOf(stream);
   return new Tunnel('hub', { ...request, id }, caller, established(), events);
 }
 

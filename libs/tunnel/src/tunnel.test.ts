@@ -3,15 +3,14 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { describe, it, type TestContext, test } from 'node:test';
-import type { TunnelEnd } from './dial.ts';
 import { PlaneEnded, SessionLost } from './errors.ts';
 import { ByteMeter } from './limits/byte-meter.ts';
 import { UNLIMITED } from './limits/limits.ts';
-import { joined, StreamAsHalf } from './testing/index.ts';
+import { endOf, joined, StreamAsHalf } from './testing/index.ts';
+import type { Tunnel } from './tunnel.ts';
 
 /** One side of a tunnel. The test decides what it sends, and reads what it received. */
-class Peer extends Duplex implements TunnelEnd {
-  readonly stream = this;
+class Peer extends Duplex {
   readonly halfOpen: boolean;
   readonly received: string[] = [];
   aborted: Error | undefined;
@@ -19,8 +18,8 @@ class Peer extends Duplex implements TunnelEnd {
   #stalled: (() => void) | undefined;
   #stall = false;
 
-  explain?: (failure: Error) => Error;
-  used?: StreamAsHalf;
+  /** What its half says of itself. */
+  half = {};
   delivered?: (then: () => void, silentMs: number) => void;
 
   constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
@@ -57,10 +56,33 @@ class Peer extends Duplex implements TunnelEnd {
   }
 }
 
+class PeerEnd extends StreamAsHalf {
+  readonly #peer: Peer;
+
+  constructor(peer: Peer) {
+    super(peer, peer.half, peer.halfOpen);
+    this.#peer = peer;
+  }
+
+  override abort(reason: Error): void {
+    this.#peer.abort(reason);
+  }
+
+  protected override reaches(then: () => void, silentMs: number): void {
+    if (this.#peer.delivered) this.#peer.delivered(then, silentMs);
+    else then();
+  }
+}
+
+/** A tunnel between two of them. */
+function between(caller: Peer, destination: Peer, meter?: ByteMeter): Tunnel {
+  return joined(new PeerEnd(caller), new PeerEnd(destination), meter);
+}
+
 function pair(options: { caller?: object; destination?: object } = {}) {
   const caller = new Peer(options.caller);
   const destination = new Peer(options.destination);
-  return { caller, destination, tunnel: joined(caller, destination) };
+  return { caller, destination, tunnel: between(caller, destination) };
 }
 
 /** Fails a side, and waits until it has closed. */
@@ -280,7 +302,7 @@ test('a side that ended before the tunnel began ends the tunnel', async () => {
   const destination = new Peer();
   destination.destroy();
   await once(destination, 'close');
-  const { by } = await joined(caller, destination).done;
+  const { by } = await between(caller, destination).done;
   assert.equal(by, 'destination');
   assert.ok(caller.aborted);
 });
@@ -322,8 +344,8 @@ for (const [whose, grow] of [
     t.mock.timers.enable({ apis: ['setTimeout'] });
     const of = { progress: 0, waiting: 10 };
     const [caller, destination] = [new Peer(), new Peer()];
-    destination.used = new StreamAsHalf(destination, of);
-    const tunnel = joined(caller, destination);
+    destination.half = of;
+    const tunnel = between(caller, destination);
     caller.push(null);
     await once(destination, 'finish');
     for (let at = 1; at < 5; at++) {
@@ -338,11 +360,9 @@ for (const [whose, grow] of [
     t.mock.timers.reset();
   });
 
-test("an end's explanation of its stream's failure decides who closed the tunnel, and why", async () => {
-  const explain = (failure: Error) => new PlaneEnded('the hub ended it', { cause: failure });
+test('what a failure of a stream says decides who closed the tunnel, and why', async () => {
   const { destination, tunnel } = pair();
-  destination.explain = explain;
-  destination.destroy(new Error('stream was reset'));
+  destination.destroy(new PlaneEnded('the hub ended it', { cause: new Error('stream was reset') }));
   const { by, error } = await tunnel.done;
   assert.deepEqual([by, error?.message], ['path', 'the hub ended it']);
 });
@@ -363,9 +383,9 @@ test('a socket whose peer has ended gets everything written before it is closed,
   const accepted = once(server, 'connection');
   const client = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true });
   const [socket] = (await accepted) as [Socket];
-  const caller = { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
+  const caller = endOf(socket);
   const destination = new Peer();
-  const tunnel = joined(caller, destination);
+  const tunnel = joined(caller, new PeerEnd(destination));
   const all: Buffer[] = [];
   client.on('data', (chunk: Buffer) => all.push(chunk));
   client.end('ask');
@@ -496,8 +516,8 @@ describe('an idle tunnel', () => {
     const half = { detached: false };
     const caller = new Peer();
     const destination = new Peer();
-    destination.used = new StreamAsHalf(destination, half);
-    const tunnel = joined(caller, destination);
+    destination.half = half;
+    const tunnel = between(caller, destination);
     tunnel.endIdle();
     half.detached = true;
     t.mock.timers.tick(5000);
@@ -511,7 +531,7 @@ describe('an idle tunnel', () => {
     const caller = new Peer();
     const destination = new Peer();
     const meter = new ByteMeter('acme', () => ({ ...UNLIMITED, bytesPerSecond: 1 }));
-    const tunnel = joined(caller, destination, meter);
+    const tunnel = between(caller, destination, meter);
     destination.say('more than one byte');
     await tick();
     at(60_000);

@@ -1,8 +1,8 @@
 import { guarding, memory } from '@isthmus/runtime';
 import { type Deadlines, type Due, deadlines } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
-import type { DialRequest, Established, ResumableTunnel, TunnelEnd, TunnelOutcome, TunnelSide } from './dial.ts';
-import { type EndUser, type UsedEnd, UsedStream } from './end.ts';
+import type { DialRequest, Established, ResumableTunnel, TunnelOutcome, TunnelSide } from './dial.ts';
+import type { EndUser, TunnelEnd } from './end.ts';
 import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled, SessionLost } from './errors.ts';
 import type { PlaneEvents, TunnelInfo, TunnelRole } from './events.ts';
 import { type ByteMeter, FlowGate, type MeteredFlow } from './limits/byte-meter.ts';
@@ -110,8 +110,8 @@ export class Tunnel implements TunnelInfo, Due {
     this.#destination = new Side('destination', end, this);
     this.#caller.join(this.#destination, meter);
     this.#destination.join(this.#caller, meter);
-    this.#caller.used.use(this.#caller);
-    this.#destination.used.use(this.#destination);
+    this.#caller.end.use(this.#caller);
+    this.#destination.end.use(this.#destination);
     events.emit('tunnel:open', this);
   }
 
@@ -149,7 +149,7 @@ export class Tunnel implements TunnelInfo, Due {
 
   /** Bytes that wait in the writers of both directions. */
   get queued(): number {
-    return this.#caller.used.writableLength + this.#destination.used.writableLength;
+    return this.#caller.end.writableLength + this.#destination.end.writableLength;
   }
 
   /**
@@ -159,7 +159,7 @@ export class Tunnel implements TunnelInfo, Due {
    */
   get idleMs(): number {
     const [caller, destination] = [this.#caller, this.#destination];
-    if (caller.used.detached || destination.used.detached) this.#awayAt = performance.now();
+    if (caller.end.detached || destination.end.detached) this.#awayAt = performance.now();
     if (this.#endsIdle || this.#cut || this.queued > 0 || caller.gate?.paused || destination.gate?.paused) return 0;
     if (caller.ended || destination.ended || caller.readAt > destination.readAt) return 0;
     if (destination.readAt - Math.max(caller.readAt, this.#start) > TUNNEL.answerMs) return 0;
@@ -173,7 +173,7 @@ export class Tunnel implements TunnelInfo, Due {
   endIdle(): void {
     this.#endsIdle = this.role === 'gateway' || this.role === 'agent' ? this.role : 'path';
     this.#saidBefore = this.#destination.bytes;
-    this.#destination.used.finish(false);
+    this.#destination.end.finish(false);
     this.#wait(TUNNEL.goodbyeMs, 'end');
   }
 
@@ -181,14 +181,14 @@ export class Tunnel implements TunnelInfo, Due {
   #endForCaller(by: CutBy): void {
     const destination = this.#destination;
     if (destination.ended || !destination.open) return;
-    if (destination.bytes > this.#saidBefore || destination.used.detached) {
+    if (destination.bytes > this.#saidBefore || destination.end.detached) {
       this.abort(new PlaneEnded('the destination spoke as the idle tunnel ended, and did not end it', { by }));
       return;
     }
     destination.ended = true;
     this.#settle({ how: 'closed', by: 'destination' });
-    this.#caller.used.finish(false);
-    destination.used.close();
+    this.#caller.end.finish(false);
+    destination.end.close();
   }
 
   /**
@@ -245,8 +245,8 @@ export class Tunnel implements TunnelInfo, Due {
     this.#settle({ how: 'closed', by: side });
     // First, because the other side may end and close as it finishes.
     if (end.halfOpen) this.#wait(this.#halfClosedMs, 'cut');
-    other.used.finish(other.ended);
-    if (!end.halfOpen && other.open) this.#awaitClose(other.used);
+    other.end.finish(other.ended);
+    if (!end.halfOpen && other.open) this.#awaitClose(other.end);
   }
 
   /** A side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
@@ -257,7 +257,7 @@ export class Tunnel implements TunnelInfo, Due {
     // A side may close while it is cut, before the other one is.
     if (!orderly && !this.#cut) this.#fail(gone, failure ?? new Error(`${side} went away`));
     if (other.open) {
-      if (orderly && !this.#cut) this.#awaitClose(other.used);
+      if (orderly && !this.#cut) this.#awaitClose(other.end);
       return;
     }
     // Both have closed, the other one perhaps within the abort above.
@@ -279,18 +279,18 @@ export class Tunnel implements TunnelInfo, Due {
     }
     this.#settle({ how: 'failed', by: side, error });
     if (!other.open) return;
-    const { used, end, tookAt } = other;
+    const { end, tookAt } = other;
     // Nobody wants what the other side still sends. What was read before is delivered first.
-    used.pause();
+    end.pause();
     this.#wait(TUNNEL.halfClosedMs, 'cut');
     const cut = guarding((thrown) => this.failed(thrown))(() => end.abort(error));
-    used.whenDelivered(cut, performance.now() - Math.max(readAt, tookAt));
+    end.whenDelivered(cut, performance.now() - Math.max(readAt, tookAt));
   }
 
   /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before `TUNNEL.lingerMs` starts. */
-  #awaitClose(used: UsedEnd): void {
+  #awaitClose(end: TunnelEnd): void {
     let isFinished = false;
-    used.whenFinished(() => {
+    end.whenFinished(() => {
       isFinished = true;
       this.#wait(TUNNEL.lingerMs, 'close');
     });
@@ -299,7 +299,7 @@ export class Tunnel implements TunnelInfo, Due {
 
   /** Changes with each byte that a socket takes, here or beyond a half. */
   get #taken(): number {
-    const [caller, destination] = [this.#caller.used, this.#destination.used];
+    const [caller, destination] = [this.#caller.end, this.#destination.end];
     return caller.progress - caller.writableLength + destination.progress - destination.writableLength;
   }
 
@@ -331,7 +331,7 @@ export class Tunnel implements TunnelInfo, Due {
   #closeOpen(): void {
     for (const side of [this.#caller, this.#destination]) {
       side.ended = true;
-      side.used.close();
+      side.end.close();
     }
   }
 }
@@ -340,7 +340,6 @@ export class Tunnel implements TunnelInfo, Due {
 class Side implements EndUser, MeteredFlow {
   readonly side: TunnelSide;
   readonly end: TunnelEnd;
-  readonly used: UsedEnd;
   readonly #tunnel: Tunnel;
   /** Both are set before its end is used. */
   other!: Side;
@@ -362,7 +361,6 @@ class Side implements EndUser, MeteredFlow {
   constructor(side: TunnelSide, end: TunnelEnd, tunnel: Tunnel) {
     this.side = side;
     this.end = end;
-    this.used = end.used ?? new UsedStream(end.stream, end);
     this.#tunnel = tunnel;
   }
 
@@ -371,8 +369,8 @@ class Side implements EndUser, MeteredFlow {
     if (meter) this.gate = new FlowGate(meter, this);
   }
 
-  get sink(): UsedEnd {
-    return this.other.used;
+  get sink(): TunnelEnd {
+    return this.other.end;
   }
 
   stalled(reason: ReaderStalled): void {
@@ -380,7 +378,7 @@ class Side implements EndUser, MeteredFlow {
   }
 
   readOn(): void {
-    this.#guarded(() => this.used.resume());
+    this.#guarded(() => this.end.resume());
   }
 
   #guarded(act: () => void): void {
@@ -401,7 +399,7 @@ class Side implements EndUser, MeteredFlow {
       this.gate?.afterRead(chunk.length, room);
       if (!room) {
         this.#waitsSince ??= performance.now();
-        this.used.pause();
+        this.end.pause();
       } else if (this.side === 'destination') this.#tunnel.written(0);
     } catch (error) {
       this.#tunnel.failed(error as Error);
@@ -415,7 +413,7 @@ class Side implements EndUser, MeteredFlow {
       if (this.side === 'caller' && other.#waitsSince !== undefined)
         this.#tunnel.written(this.tookAt - other.#waitsSince);
       other.#waitsSince = undefined;
-      if (other.gate?.drained() !== false) other.used.resume();
+      if (other.gate?.drained() !== false) other.end.resume();
     });
   }
 

@@ -13,6 +13,7 @@ import {
   GATEWAY_NAME,
   planeEvents,
 } from '@isthmus/tunnel';
+import { streamOf } from '@isthmus/tunnel/testing';
 import {
   echo,
   freePort,
@@ -81,8 +82,8 @@ test(
     assert.equal(secret.accepted, 0);
     assert.equal((await program.metric('isthmus_refused_total')).get('{where="api-server link"}'), 2);
     const { end } = await link.dial(request(API_SERVER));
-    end.stream.end('hello');
-    const [bytes] = await once(end.stream, 'data');
+    streamOf(end).end('hello');
+    const [bytes] = await once(streamOf(end), 'data');
     assert.equal(String(bytes), 'hello');
 
     await rogueLink(scope, trust, agentPort, identity);

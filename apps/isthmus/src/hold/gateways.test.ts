@@ -27,7 +27,7 @@ import {
   SessionLost,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
-import { behind } from '@isthmus/tunnel/testing';
+import { behind, endOf } from '@isthmus/tunnel/testing';
 import { ISTHMUS } from '../defaults.ts';
 import { Gateways } from './gateways.ts';
 
@@ -72,7 +72,7 @@ async function held(...names: readonly string[]) {
 
 const answering: Dial = async () => {
   const stream = new PassThrough();
-  const end = { stream, halfOpen: true, abort: () => stream.destroy() };
+  const end = endOf(stream);
   return { end, agentId: 'agent', sessionId: 's', hubId: 'h', timing: {} };
 };
 

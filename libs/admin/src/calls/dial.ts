@@ -7,10 +7,10 @@ import {
   type Caller,
   type DialRequest,
   type DialSignal,
+  DuplexEnd,
   dialLog,
   type Established,
   Tunnel,
-  type TunnelEnd,
 } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
@@ -26,20 +26,19 @@ interface Heard {
 
 /** A caller that sends nothing and only waits for the destination's first byte. */
 class FirstByte {
-  readonly end: TunnelEnd;
-  readonly #stream: Duplex;
+  readonly end: DuplexEnd;
   #heard = () => {};
 
   constructor() {
     const heard = () => this.#heard();
-    this.#stream = new Duplex({
+    const stream = new Duplex({
       read() {},
       write(_chunk, _encoding, taken) {
         heard();
         taken();
       },
     });
-    this.end = { stream: this.#stream, halfOpen: false, abort: () => void this.#stream.destroy() };
+    this.end = new DuplexEnd(stream, false);
   }
 
   /** Waits for at most `ms` milliseconds; 0 does not wait. */
@@ -58,13 +57,13 @@ class FirstByte {
       signal.addEventListener('abort', silent, { once: true });
       this.#heard = () => settle({ ms: performance.now() - start, ended: false });
       const ended = () => settle({ ms: undefined, ended: true });
-      onceClosed(this.#stream.once('finish', ended), ended);
+      onceClosed(this.end.stream.once('finish', ended), ended);
     });
   }
 
   /** Closes gracefully: the destination sees the end of the stream, not a reset. */
   hangUp(): void {
-    this.#stream.push(null);
+    this.end.stream.push(null);
   }
 }
 

@@ -13,6 +13,7 @@ import {
   planeEvents,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
+import { endOf } from '@isthmus/tunnel/testing';
 import { asking } from '../testing/backend.ts';
 import type { RoutingPart } from './explain.ts';
 import { Recent } from './recent.ts';
@@ -58,7 +59,7 @@ function destination({ says, ends = false }: { says?: string; ends?: boolean } =
   });
   if (says) stream.push(says);
   if (ends) stream.push(null);
-  const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+  const end = endOf(stream);
   return { end, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
 }
 

@@ -14,6 +14,7 @@ import {
   type TunnelInfo,
 } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
+import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
 import { LinkClient } from '../link/client.ts';
 import type { LinkServer } from '../link/server.ts';
@@ -141,8 +142,8 @@ describe('A hub has a gateway connect to an API server', () => {
     const { resumeOffer: _none, ...plain } = request();
     const { end, agentId, hubId } = await client.dial(plain);
     assert.deepEqual([agentId, hubId], ['gw-1', 'hub-1']);
-    end.stream.end('hello');
-    assert.equal(await text(end.stream), 'hello');
+    streamOf(end).end('hello');
+    assert.equal(await text(streamOf(end)), 'hello');
     assert.equal(heard.length, 1);
     assert.deepEqual(
       [first.tunnels, gateway.tunnels].map(([tunnel]) => [tunnel?.role, tunnel?.dial.caller?.identity]),

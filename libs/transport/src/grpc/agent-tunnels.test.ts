@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { changed, until } from '@isthmus/runtime/testing';
 import { PlaneEnded } from '@isthmus/tunnel';
+import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
 import { agentAtHub, connect, destination, echo, hub, pings, request } from './testing/plane.ts';
 
@@ -16,8 +17,8 @@ test('one stalled tunnel of an agent’s stream does not stop the others while i
   });
   const stalled = await client.dial(request(bulk));
   const { end } = await client.dial(request(await destination(echo)));
-  await pings(end.stream, 100);
-  assert.equal(stalled.end.stream.destroyed, false);
+  await pings(streamOf(end), 100);
+  assert.equal(streamOf(stalled.end).destroyed, false);
 });
 
 test('one that lets nobody else have a turn is ended, and one that reads on gets every byte', async () => {
@@ -28,11 +29,11 @@ test('one that lets nobody else have a turn is ended, and one that reads on gets
   const [stalled, reading] = await Promise.all([client.dial(request(bulk)), client.dial(request(bulk))]);
   const { end } = await client.dial(request(await destination(echo)));
   const hash = createHash('sha256');
-  reading.end.stream.on('data', (chunk: Buffer) => hash.update(chunk));
-  await Promise.all([once(stalled.end.stream, 'close').catch(() => {}), once(reading.end.stream, 'end')]);
-  assert.ok(stalled.end.stream.errored instanceof PlaneEnded, `${stalled.end.stream.errored}`);
+  streamOf(reading.end).on('data', (chunk: Buffer) => hash.update(chunk));
+  await Promise.all([once(streamOf(stalled.end), 'close').catch(() => {}), once(streamOf(reading.end), 'end')]);
+  assert.ok(streamOf(stalled.end).errored instanceof PlaneEnded, `${streamOf(stalled.end).errored}`);
   assert.equal(hash.digest('hex'), createHash('sha256').update(sent).digest('hex'));
-  await pings(end.stream, 100);
+  await pings(streamOf(end), 100);
 });
 
 test('an agent holds 16 MiB for slow destinations before its server has to wait, and then a window more', async () => {
@@ -70,14 +71,14 @@ test('when 32 busy tunnels are cut at once, everything else works on', async () 
   });
   const busy = await Promise.all(Array.from({ length: 32 }, () => client.dial(request(bulk))));
   const quiet = await client.dial(request(await destination(echo)));
-  for (const { end } of busy) end.stream.resume();
-  await Promise.all(busy.map(({ end }) => once(end.stream, 'data')));
+  for (const { end } of busy) streamOf(end).resume();
+  await Promise.all(busy.map(({ end }) => once(streamOf(end), 'data')));
   for (const { end } of busy) end.abort(new Error('cut'));
-  quiet.end.stream.write('ping');
-  assert.equal(String((await once(quiet.end.stream, 'data'))[0]), 'ping');
+  streamOf(quiet.end).write('ping');
+  assert.equal(String((await once(streamOf(quiet.end), 'data'))[0]), 'ping');
   const next = await client.dial(request(await destination(echo)));
-  next.end.stream.write('next');
-  assert.equal(String((await once(next.end.stream, 'data'))[0]), 'next');
+  streamOf(next.end).write('next');
+  assert.equal(String((await once(streamOf(next.end), 'data'))[0]), 'next');
   await until(() => client.open === 2 && served.open === 2, 'the cut ones are gone');
 });
 
@@ -93,7 +94,7 @@ test(`${MANY} tunnels over one agent’s stream leave nothing behind`, async () 
       Array.from({ length: 50 }, async (_, i) => {
         const { end } = await client.dial(request(far));
         if (i % 2 === 0) end.abort(new Error('cut'));
-        else end.stream.resume().end();
+        else streamOf(end).resume().end();
       }),
     );
     await until(() => client.open === 0 && served.open === 0, 'all closed');

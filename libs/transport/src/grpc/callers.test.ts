@@ -8,6 +8,7 @@ import { Client, credentials, status } from '@grpc/grpc-js';
 import type { Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, NotAuthorised, type TunnelOutcome, toldOf } from '@isthmus/tunnel';
+import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
@@ -28,9 +29,9 @@ for (const [where, path] of [
     const from = path() === undefined ? /^127\.0\.0\.1:/ : /^uds$/;
     assert.match(dialled[0]?.caller?.identity ?? '', from);
     assert.match(dialled[0]?.caller?.remote ?? '', from);
-    end.stream.write('x'.repeat(25));
-    assert.equal(String((await once(end.stream, 'data'))[0]).length, 25);
-    end.stream.resume().end();
+    streamOf(end).write('x'.repeat(25));
+    assert.equal(String((await once(streamOf(end), 'data'))[0]).length, 25);
+    streamOf(end).resume().end();
     await until(() => client.open === 0, 'tunnel gone');
     assert.match((await client.closed).message, /closed its stream/);
     await until(() => server.connections === 0, 'connection gone');
@@ -138,7 +139,7 @@ test('a caller that does not read stops its destination, and nothing is lost whe
   call.write({ type: 'DIAL_REQ', protocol: 'tcp', address: `${far.host}:${far.port}`, random: 1n });
   await once(call, 'readable');
   const other = await (await caller(target)).dial(request(await destination(echo)));
-  await pings(other.end.stream, 200);
+  await pings(streamOf(other.end), 200);
   assert.ok((await source.promise).writableLength > 0, 'the destination waits');
   other.end.abort(new Error('over'));
   const got: Packet[] = [];
@@ -197,7 +198,7 @@ test('a caller that dials nothing is told so, and one that has dialled has all t
   assert.equal(shown.code, status.ABORTED);
   assert.match(shown.details, /no dial within 0.5 s/);
   assert.equal((await refused)[0], 'callers');
-  await pings(dialled.end.stream, 1);
+  await pings(streamOf(dialled.end), 1);
   dialled.end.abort(new Error('over'));
 });
 
@@ -286,9 +287,9 @@ test('a caller shows its token in authorization, and reads what is wrong with it
   const dial = async (authorization?: string) =>
     (await caller(target, authorization === undefined ? {} : { authorization })).dial(request({ host, port }));
   const { end } = await dial('Bearer good');
-  await pings(end.stream, 2);
+  await pings(streamOf(end), 2);
   const basic = (text: string) => `Basic ${Buffer.from(text).toString('base64')}`;
-  (await dial(basic('beta:good'))).end.stream.destroy();
+  streamOf((await dial(basic('beta:good'))).end).destroy();
   assert.deepEqual(
     dialled.map(({ tenant }) => tenant),
     ['acme', 'beta'],
@@ -299,7 +300,7 @@ test('a caller shows its token in authorization, and reads what is wrong with it
   await assert.rejects(dial('Negotiate secret'), /scheme that is not served/);
   assert.equal(refused.length, 4);
   assert.doesNotMatch(refused.join(), /secret|good/);
-  end.stream.destroy();
+  streamOf(end).destroy();
 
   // A connection that goes on guessing serves no more, whether its calls never dial or are cancelled before the verdict.
   const at = target.replace('unix://', '');

@@ -12,7 +12,6 @@ import {
   PlaneEnded,
   planeEnded,
   type TunnelEnd,
-  type UsedEnd,
 } from '@isthmus/tunnel';
 import { type PacketSink, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
@@ -123,7 +122,7 @@ type State = 'silent' | 'dialling' | 'open' | 'closed';
  * A caller's stream: its dial, and then the caller's end of the tunnel. What comes is passed on as it is read, and a caller whose destination does
  * not take it is held by the stream's window. What is written waits in the HTTP/2 stream.
  */
-class CallerStream implements PacketSink, Waiter, TunnelEnd, UsedEnd, Due {
+class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
   /** ANP's packets know no half-close. */
   readonly halfOpen = false;
   readonly detached = false;
@@ -314,14 +313,6 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, UsedEnd, Due {
   }
 
   // As the end of its tunnel.
-
-  get used(): this {
-    return this;
-  }
-
-  get stream(): never {
-    throw new Error("a caller's stream of packets is no Duplex");
-  }
 
   use(user: EndUser): void {
     this.#user = user;

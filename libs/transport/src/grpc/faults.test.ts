@@ -4,6 +4,7 @@ import type { ClientHttp2Session } from 'node:http2';
 import { test } from 'node:test';
 import { changed, DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
+import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
 import { endpointDial } from '../endpoint.ts';
 import { PROXY_METHOD } from '../packets/mux.ts';
@@ -92,10 +93,12 @@ for (const event of ['tunnel:open', 'caller:write', 'tunnel:close'] as const) {
     // Of a tunnel whose close cannot be emitted, no outcome comes.
     const closed = event !== 'tunnel:close' && outcomeOf(events);
     const { end } = await (await caller(target)).dial(request(await destination(echo)));
-    end.stream.on('error', () => {}).write('ping');
+    streamOf(end)
+      .on('error', () => {})
+      .write('ping');
     await until(() => {
-      if (event === 'tunnel:close') end.stream.destroy();
-      return end.stream.destroyed;
+      if (event === 'tunnel:close') streamOf(end).destroy();
+      return streamOf(end).destroyed;
     }, 'it is over');
     await fault;
     if (closed) assert.equal((await closed).by, 'path');
@@ -116,7 +119,7 @@ test('a defect where a packet is counted ends its stream, at a server and at a c
   const { client, events: ofHub, served: other } = await agentAtHub();
   const first = await client.dial(request(await destination(echo)));
   const ended = failOnce(ofHub, 'packet');
-  first.end.stream.on('error', () => {});
+  streamOf(first.end).on('error', () => {});
   other.drain();
   assert.equal((await ended)[0], 'hub packets');
   await client.closed;
@@ -161,8 +164,8 @@ test('a defect where a stalled reader is reported ends its stream', async () => 
   const source = await destination((socket) => void socket.on('error', () => {}).write(Buffer.alloc(32 * 1024 * 1024)));
   const fault = failOnce(events, 'tunnel:stalled');
   const { end } = await client.dial(request(source));
-  end.stream.on('error', () => {});
+  streamOf(end).on('error', () => {});
   assert.equal((await fault)[0], 'hub packets');
   await client.closed;
-  assert.equal(end.stream.destroyed, true);
+  assert.equal(streamOf(end).destroyed, true);
 });

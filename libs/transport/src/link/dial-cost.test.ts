@@ -3,6 +3,7 @@ import { createHook } from 'node:async_hooks';
 import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
+import { streamOf } from '@isthmus/tunnel/testing';
 import { endpointDial } from '../endpoint.ts';
 import { link, listen, request } from './testing.ts';
 
@@ -17,8 +18,8 @@ test('a dial over a link makes few promises and timers at both of its ends', { s
   const { client } = await link(endpointDial({ agentId: 'a1' }));
   const dial = async () => {
     const { end } = await client.dial(request(port));
-    end.stream.resume().end();
-    await once(end.stream, 'close');
+    streamOf(end).resume().end();
+    await once(streamOf(end), 'close');
   };
   await dial();
   const sums: Record<string, number>[] = [];

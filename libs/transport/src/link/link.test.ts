@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { SharedBudget } from '@isthmus/runtime';
 import { AgentTunnels, type Dial, DialError, NotAuthorised, planeEvents } from '@isthmus/tunnel';
+import { endOf, streamOf } from '@isthmus/tunnel/testing';
 import { ErrorCode, type Head } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
@@ -31,7 +32,7 @@ test('a dial through a link reaches the destination and carries bytes, half-clos
   assert.equal(established.agentId, 'a ä');
   assert.deepEqual(established.timing, { dnsMs: 0.25, connectMs: 1.5 });
   const bytes = randomBytes(5_000_000);
-  established.end.stream.end(bytes);
+  streamOf(established.end).end(bytes);
   assert.deepEqual(await readAll(established), createHash('sha256').update(bytes).digest());
 });
 
@@ -120,7 +121,7 @@ test('an aborted tunnel ends the destination socket, two thousand times without 
   const { client, server } = await link(dialTcp);
   for (let round = 0; round < 20; round++) {
     const tunnels = await Promise.all(Array.from({ length: 100 }, () => client.dial(request(port))));
-    const closed = tunnels.map(({ end }) => once(end.stream, 'close'));
+    const closed = tunnels.map(({ end }) => once(streamOf(end), 'close'));
     for (const { end } of tunnels) end.abort(new Error('caller went away'));
     await Promise.all(closed);
   }
@@ -197,8 +198,8 @@ test('attempts of one dial through two sessions share a link, and each is aborte
     slower.abort();
     await lost;
     while (server.open > 1) await new Promise(setImmediate);
-    end.stream.write('x');
-    assert.equal(String((await once(end.stream, 'data'))[0]), 'x');
+    streamOf(end).write('x');
+    assert.equal(String((await once(streamOf(end), 'data'))[0]), 'x');
     end.abort(new Error('done'));
   }
   assert.equal(silent, 100);
@@ -250,7 +251,7 @@ test('many tunnels that stall at once hold less each, and the last one still wor
       },
       write: (_chunk, _encoding, done) => done(),
     });
-    const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+    const end = endOf(stream);
     return { end, agentId: 'a', sessionId: 's', hubId: '', timing: {} };
   };
   const { client } = await link(endless);
@@ -266,9 +267,9 @@ test('many tunnels that stall at once hold less each, and the last one still wor
   // A window of 64 KiB each, and what streams buffer beside it.
   assert.ok(pulled < 200 * 320 * 1024, `${pulled} bytes held for 200 stalled tunnels`);
   const one = await client.dial(request(1));
-  one.end.stream.resume();
+  streamOf(one.end).resume();
   const before = pulled;
-  while (pulled - before < 10_000_000) await once(one.end.stream, 'data');
+  while (pulled - before < 10_000_000) await once(streamOf(one.end), 'data');
   for (const { end } of [...stalled, one]) end.abort(new Error('test over'));
 });
 

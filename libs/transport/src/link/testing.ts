@@ -9,6 +9,7 @@ import {
   type PlaneEvents,
   planeEvents,
 } from '@isthmus/tunnel';
+import { endOf, streamOf } from '@isthmus/tunnel/testing';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient, type LinkClientOptions } from './client.ts';
 import { LinkServer, type LinkServerOptions } from './server.ts';
@@ -39,7 +40,7 @@ export const dialTcp: Dial = (request) =>
       reject(new DialError('connection_refused', `dial tcp ${host}:${port}: connection refused`)),
     );
     socket.once('connect', () => {
-      const end = { stream: socket, halfOpen: true, abort: () => socket.destroy() };
+      const end = endOf(socket);
       resolve({ end, agentId: 'a ä', sessionId: 's', hubId: '', timing: { dnsMs: 0.25, connectMs: 1.5 } });
     });
   });
@@ -108,7 +109,8 @@ export function request(port: number, signal: AbortSignal = new AbortController(
  * By its events, as a tunnel does: on Node 26.3 and later the iterator of a stream that was closed before it was read fails
  * behind the last byte.
  */
-export async function readAll({ end: { stream } }: Established): Promise<Buffer> {
+export async function readAll({ end }: Established): Promise<Buffer> {
+  const stream = streamOf(end);
   const chunks: Buffer[] = [];
   await new Promise<void>((resolve, reject) => {
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));

@@ -15,7 +15,8 @@ import {
   type Tunnel,
   TunnelTable,
 } from '@isthmus/tunnel';
-import { ErrorCode } from '@isthmus/wire';
+import { streamOf } from '@isthmus/tunnel/testing';
+import { ErrorCode, type Http2Stream } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
 import { LinkServer } from './server.ts';
@@ -54,9 +55,9 @@ async function destination(act: (socket: Socket) => void): Promise<number> {
 /** How the stream of a dial closed: with an error, or without one. */
 async function closed({ end }: Established): Promise<Error | undefined> {
   let failure: Error | undefined;
-  const { stream } = end;
+  const stream = streamOf(end);
   stream.on('error', (error) => {
-    failure = end.explain?.(error) ?? error;
+    failure = error;
   });
   stream.resume();
   // It rejects for an error.
@@ -70,7 +71,7 @@ describe('two ends on links, which a hub joins', () => {
     const port = await destination((socket) => void socket.pipe(socket));
     const answer = await gateway.dial(request(port));
     const bytes = Buffer.alloc(3_000_000, 'abcdefg');
-    answer.end.stream.end(bytes);
+    streamOf(answer.end).end(bytes);
     assert.ok((await readAll(answer)).equals(bytes));
     await tunnels.idle();
     assert.deepEqual(outcomes, ['closed by caller: ']);
@@ -81,12 +82,12 @@ describe('two ends on links, which a hub joins', () => {
     const { gateway, tunnels } = await hub();
     const port = await destination((socket) => socket.once('data', () => socket.write('four')));
     const { end } = await gateway.dial(request(port));
-    end.stream.write('six by');
-    await once(end.stream, 'data');
+    streamOf(end).write('six by');
+    await once(streamOf(end), 'data');
     const [tunnel] = [...tunnels];
     assert.deepEqual([tunnel?.up, tunnel?.down, tunnel?.queued, tunnel?.halfClosed], [6, 4, 0, undefined]);
     await until(() => (tunnel?.idleMs ?? 0) > 0);
-    end.stream.end();
+    streamOf(end).end();
     await until(() => tunnel?.halfClosed === 'caller');
     assert.equal(tunnel?.idleMs, 0);
     end.abort(new Error('enough'));
@@ -99,7 +100,7 @@ describe('two ends on links, which a hub joins', () => {
     const port = await destination((socket) => void stalled.push(socket.pause()));
     const { end } = await gateway.dial(request(port));
     // More than all windows and sockets on the way hold.
-    for (let i = 0; i < 1000; i++) end.stream.write(Buffer.alloc(64 * 1024));
+    for (let i = 0; i < 1000; i++) streamOf(end).write(Buffer.alloc(64 * 1024));
     const [tunnel] = [...tunnels];
     let [up, looks] = [0, 0];
     const stalls = () => {
@@ -118,7 +119,7 @@ describe('two ends on links, which a hub joins', () => {
     const { gateway, tunnels, outcomes } = await hub();
     const gone = await destination((socket) => void socket.once('data', () => socket.resetAndDestroy()));
     const cut = await gateway.dial(request(gone));
-    cut.end.stream.write('x');
+    streamOf(cut.end).write('x');
     await closed(cut);
     await tunnels.idle();
     const heard = Promise.withResolvers<void>();
@@ -180,7 +181,7 @@ describe('two ends on links, which a hub joins', () => {
     await asked.promise;
     answers.resolve();
     const established = await answer;
-    established.end.stream.end('early');
+    streamOf(established.end).end('early');
     assert.equal(String(await readAll(established)), 'early');
     await tunnels.idle();
     assert.deepEqual(outcomes, ['closed by caller: ']);
@@ -190,7 +191,7 @@ describe('two ends on links, which a hub joins', () => {
     const { gateway, tunnels, outcomes } = await hub();
     const port = await destination((socket) => socket.resume());
     const { end } = await gateway.dial(request(port));
-    end.stream.end('all of it');
+    streamOf(end).end('all of it');
     const [tunnel] = [...tunnels];
     await until(() => tunnel?.halfClosed === 'caller');
     end.abort(new Error('gone'));
@@ -202,7 +203,7 @@ describe('two ends on links, which a hub joins', () => {
     const { gateway, tunnels, outcomes } = await hub(dialTcp, 10);
     const port = await destination((socket) => socket.resume());
     const answer = await gateway.dial(request(port));
-    answer.end.stream.end();
+    streamOf(answer.end).end();
     const failure = await closed(answer);
     assert.ok(failure instanceof PlaneEnded && failure.by === 'limit', `${failure}`);
     await tunnels.idle();
@@ -220,12 +221,12 @@ describe('two ends on links, which a hub joins', () => {
       const answer = await gateway.dial(request(port));
       using _drain = tunnels.endIdle('hub', 1);
       const socket = await ended.promise;
-      if (late) answer.end.stream.write('GET /');
+      if (late) streamOf(answer.end).write('GET /');
       else socket.end();
-      answer.end.stream
+      streamOf(answer.end)
         .resume()
         .on('error', () => {})
-        .once('end', () => answer.end.stream.end());
+        .once('end', () => streamOf(answer.end).end());
       await tunnels.idle();
       assert.match(outcomes.join(), outcome);
     }
@@ -258,7 +259,7 @@ describe('two ends on links, which a hub joins', () => {
     const { end } = await gateway.dial(request(port));
     const socket = await accepted.promise;
     socket.write('one');
-    await once(end.stream, 'data');
+    await once(streamOf(end), 'data');
     const [tunnel] = [...tunnels];
     const before = agent.hubSocket.bytesRead;
     socket.write('two');
@@ -271,9 +272,9 @@ describe('two ends on links, which a hub joins', () => {
   test('a reset that no side of ours sends is a failure with its code', async () => {
     const { gateway, server, tunnels, outcomes } = await hub();
     const port = await destination((socket) => socket.resume());
-    const answer = await gateway.dial(request(port));
-    const stream = answer.end.stream as unknown as { close(code: number): void };
-    stream.close(ErrorCode.PROTOCOL_ERROR);
+    await gateway.dial(request(port));
+    const { streams } = gateway as unknown as { readonly streams: Iterable<Http2Stream> };
+    for (const stream of streams) stream.reset(ErrorCode.PROTOCOL_ERROR);
     await tunnels.idle();
     assert.deepEqual(outcomes, ['failed by caller: stream was reset with PROTOCOL_ERROR']);
     assert.equal(server.open, 0);

@@ -3,6 +3,7 @@ import {
   type Carrier,
   type CarrierUser,
   CUT_BY,
+  type DestinationEnd,
   type EndUser,
   HungUp,
   LinkReset,
@@ -10,11 +11,9 @@ import {
   PlaneEnded,
   SessionLost,
   type TunnelEnd,
-  type UsedEnd,
 } from '@isthmus/tunnel';
 import {
   codeName,
-  DuplexStream,
   ErrorCode,
   type Field,
   failureOf,
@@ -100,7 +99,7 @@ interface StreamEvents {
  * A tunnel's end on a link, from the stream's first frame on. It is used in one of two ways: joined with another end, which writes what is read here;
  * or by the tunnel's own half, as a carrier. What nobody takes yet waits here, and the stream's window is the bound of it.
  */
-export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
+export class StreamEnd implements DestinationEnd, StreamHandler {
   readonly halfOpen = true;
   readonly detached = false;
   readonly progress = 0;
@@ -112,7 +111,6 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   readonly #stream: Http2Stream;
   readonly #link: CarrierLink;
   readonly #events: StreamEvents;
-  #duplex: DuplexStream | undefined;
   #user: EndUser | undefined;
   /** The end on another link, to which marks pass. */
   #other: StreamEnd | undefined;
@@ -137,19 +135,6 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
     stream.handler = this;
   }
 
-  /** The same as a Duplex, for who reads and writes it without joining it. */
-  get stream(): DuplexStream {
-    if (this.#duplex) return this.#duplex;
-    this.#duplex = new DuplexStream(this.#stream);
-    this.giveTo(this.#duplex);
-    // Who joins it to another has its own listener. This one serves before and after it.
-    return this.#duplex.on('error', () => {}).on('close', () => this.#over());
-  }
-
-  get used(): this | undefined {
-    return this.#duplex ? undefined : this;
-  }
-
   whenLeft(left: () => void): void {
     if (this.#hasLeft) left();
     else this.#leaving.push(left);
@@ -166,21 +151,19 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   abort(reason: Error): void {
     const code =
       this.halfAtPeer !== undefined && reason instanceof SessionLost ? codeOfLoss(reason) : endingCode(reason);
-    if (this.#duplex) this.#duplex.close(code);
-    else this.#stream.reset(code);
+    this.#stream.reset(code);
     // It may have closed before, while its user had paused. Without a user, nobody is to hear of it.
     if (this.#stream.handler === this) this.resume();
-    else if (!this.#duplex) this.#over();
+    else this.#over();
   }
 
-  explain(failure: Error): Error {
+  #explain(failure: Error): Error {
     const lost = this.halfAtPeer === false && ownLoss(failure);
     return lost || explained(failure, this.#link);
   }
 
-  /** Takes the stream over as a carrier. From now on the half owns it. @throws Error if it was taken as a Duplex */
+  /** Takes the stream over as a carrier. From now on the half owns it. */
   carrier(): StreamCarrier {
-    if (this.#duplex) throw new Error('the stream is taken: nothing before the half of a tunnel may use end.stream');
     this.#leave();
     return new StreamCarrier(this, this.#stream, this.#link);
   }
@@ -321,7 +304,7 @@ export class StreamEnd implements TunnelEnd, UsedEnd, StreamHandler {
   onClose(code: number | undefined, reason: Error | undefined): void {
     if (this.#closed) return;
     const failure = code === undefined ? undefined : (reason ?? failureOf(code));
-    this.#closed = { failure: failure && this.explain(failure) };
+    this.#closed = { failure: failure && this.#explain(failure) };
     this.#stream.release();
     this.#over();
     if (!this.#user) this.#events.closed(code);

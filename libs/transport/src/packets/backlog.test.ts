@@ -6,6 +6,7 @@ import { mock, test } from 'node:test';
 import { Waiting } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
+import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
 import { PacketMux, packetsBudget } from './mux.ts';
 import { Unread } from './stream.ts';
@@ -39,7 +40,7 @@ test('a reader that rests holds its stream up beyond its share, and then gets ev
   assert.equal(left - packetsBudget.left, 128 * KIB);
   // A packet may go beyond.
   assert.ok(hub.withheld <= 320 * KIB, `${hub.withheld}`);
-  assert.equal(await digestOf(end.stream), sha256(sent));
+  assert.equal(await digestOf(streamOf(end)), sha256(sent));
   assert.deepEqual([hub.withheld, packetsBudget.left], [0, left]);
 });
 
@@ -49,10 +50,10 @@ test('what waits within its share holds up nobody', async () => {
   hub.window = 1;
   const [resting, lively] = await Promise.all([client.dial(request()), client.dial(request())]);
   fars[0]?.write(Buffer.alloc(MIB));
-  await until(() => resting.end.stream.readableLength > 0, 'all came');
+  await until(() => streamOf(resting.end).readableLength > 0, 'all came');
   for (let round = 0; round < 3; round++) {
     fars[1]?.write('alive');
-    assert.equal(String((await once(lively.end.stream, 'data'))[0]), 'alive');
+    assert.equal(String((await once(streamOf(lively.end), 'data'))[0]), 'alive');
   }
   assert.equal(hub.withheld, 0);
 });
@@ -66,7 +67,7 @@ test('many slow readers make each other a small share, beyond which each holds i
   for (const far of fars) far.end(sent);
   await until(() => hub.withheld > 30 * 256 * KIB, 'all came');
   assert.ok(packetsBudget.left > 0);
-  const digests = await Promise.all(ends.map(({ end }) => digestOf(end.stream)));
+  const digests = await Promise.all(ends.map(({ end }) => digestOf(streamOf(end))));
   assert.deepEqual(new Set(digests), new Set([sha256(sent)]));
   assert.deepEqual([hub.withheld, packetsBudget.left], [0, MIB]);
   packetsBudget.give(taken);
@@ -83,11 +84,14 @@ test('a reader that takes nothing while it holds up its stream is ended by the p
   const sent = randomBytes(4 * MIB);
   fars[0]?.write(sent);
   const [first, rest] = [sent.subarray(0, MIB), sent.subarray(MIB)];
-  const digest = digestOf(lively.end.stream);
+  const digest = digestOf(streamOf(lively.end));
   fars[1]?.write(first);
-  await until(() => stalled.end.stream.destroyed, 'the stalled one was ended');
-  assert.ok(stalled.end.stream.errored instanceof PlaneEnded);
-  assert.match(stalled.end.stream.errored.message, /^the caller read nothing for 1 s while \d+ bytes waited for it/);
+  await until(() => streamOf(stalled.end).destroyed, 'the stalled one was ended');
+  assert.ok(streamOf(stalled.end).errored instanceof PlaneEnded);
+  assert.match(
+    String(streamOf(stalled.end).errored?.message),
+    /^the caller read nothing for 1 s while \d+ bytes waited for it/,
+  );
   assert.deepEqual(stalls, ['hub']);
   fars[1]?.end(rest);
   assert.equal(await digest, sha256(sent));
@@ -140,17 +144,17 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
       await until(closed, { every: 0, what: 'both closed, in the tick in which they are' });
       served.destroy(new Error('gone'));
       await client.closed;
-      assert.deepEqual([stalled.end.stream.destroyed, slow.end.stream.destroyed], [false, false]);
-      const digest = digestOf(slow.end.stream);
+      assert.deepEqual([streamOf(stalled.end).destroyed, streamOf(slow.end).destroyed], [false, false]);
+      const digest = digestOf(streamOf(slow.end));
       assert.equal(await digest, sha256(sent));
       // Its patience is that of a channel that is over: nobody waits for this reader.
       for (let second = 0; second < 299; second++) mock.timers.tick(1000);
-      assert.equal(stalled.end.stream.destroyed, false);
+      assert.equal(streamOf(stalled.end).destroyed, false);
       for (let second = 0; second < 3; second++) mock.timers.tick(1000);
-      await until(() => stalled.end.stream.destroyed, 'the stalled one was ended');
-      assert.ok(stalled.end.stream.errored instanceof PlaneEnded);
+      await until(() => streamOf(stalled.end).destroyed, 'the stalled one was ended');
+      assert.ok(streamOf(stalled.end).errored instanceof PlaneEnded);
       assert.match(
-        stalled.end.stream.errored.message,
+        String(streamOf(stalled.end).errored?.message),
         /read nothing for 300 s while \d+ bytes waited for it and came before/,
       );
       assert.deepEqual([hub.withheld, packetsBudget.left], [0, left]);

@@ -7,6 +7,7 @@ import {
   DialError,
   type DialErrorCode,
   type DialRequest,
+  DuplexEnd,
   type Established,
   formatDestination,
   type PlaneEvents,
@@ -127,11 +128,8 @@ export class PacketClient implements NextHopConnection {
 
   #established(connectID: bigint): Established {
     const { agentId, sessionId, hubId, agentPrincipal } = this.#options;
-    const end = this.#mux.open(connectID);
-    end.once(
-      'close',
-      this.#mux.guarded(() => this.#drain.endIfIdle()),
-    );
+    const end = new DuplexEnd(this.#mux.open(connectID), false);
+    end.whenLeft(this.#mux.guarded(() => this.#drain.endIfIdle()));
     return { end, agentId, sessionId, hubId, timing: {}, ...(agentPrincipal !== undefined && { agentPrincipal }) };
   }
 

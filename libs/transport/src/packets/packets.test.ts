@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import type { Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, PlaneEnded, planeEvents, SessionLost } from '@isthmus/tunnel';
+import { streamOf } from '@isthmus/tunnel/testing';
 import { PacketClient } from './dial.ts';
 import { PacketServer } from './serve.ts';
 import {
@@ -26,10 +27,10 @@ test('a dial becomes a tunnel that carries bytes both ways', async () => {
   assert.deepEqual({ agentId, sessionId, hubId }, { agentId: 'a1', sessionId: 's1', hubId: 'h1' });
   assert.deepEqual(requests[0]?.destination, { host: '::1', port: 443 });
   assert.match(requests[0]?.id ?? '', /^[0-9a-f]{16}$/);
-  end.stream.write('up');
+  streamOf(end).write('up');
   assert.equal(String((await once(fars[0] as Duplex, 'data'))[0]), 'up');
   fars[0]?.write('down');
-  assert.equal(String((await once(end.stream, 'data'))[0]), 'down');
+  assert.equal(String((await once(streamOf(end), 'data'))[0]), 'down');
   assert.deepEqual(types(hub), ['DIAL_REQ', 'DATA']);
   assert.deepEqual(types(agent), ['DIAL_RSP', 'DATA']);
   const [dialled, answer] = [hub.sent[0], agent.sent[0]] as [Packet & { random: bigint }, Packet & { random: bigint }];
@@ -40,10 +41,10 @@ test('a dial becomes a tunnel that carries bytes both ways', async () => {
 test('what the destination sent arrives whole before the CLOSE_RSP of its end', async () => {
   const { client, agent, fars, served, outcomes } = plane();
   const { end } = await client.dial(request());
-  const received = collect(end.stream);
+  const received = collect(streamOf(end));
   fars[0]?.end('x'.repeat(300_000));
   assert.equal((await received).length, 300_000);
-  end.stream.end();
+  streamOf(end).end();
   await until(() => served.open === 0 && client.open === 0, 'tunnel gone');
   assert.deepEqual(agent.sent.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
   assert.equal(types(agent).filter((type) => type === 'CLOSE_RSP').length, 1);
@@ -53,8 +54,8 @@ test('what the destination sent arrives whole before the CLOSE_RSP of its end', 
 test('a close from the dialling side is answered by a CLOSE_RSP, behind the data it had sent', async () => {
   const { client, hub, agent, fars, served, outcomes } = plane();
   const { end } = await client.dial(request());
-  end.stream.resume();
-  end.stream.end('last words');
+  streamOf(end).resume();
+  streamOf(end).end('last words');
   const received = collect(fars[0] as Duplex);
   assert.equal(await received, 'last words');
   fars[0]?.end();
@@ -124,7 +125,7 @@ test('tunnels take turns on a full channel', async () => {
   const { client, hub } = plane();
   const ends = await Promise.all([client.dial(request()), client.dial(request()), client.dial(request())]);
   hub.full = true;
-  for (const { end } of ends) end.stream.write(Buffer.alloc(200 * 1024));
+  for (const { end } of ends) streamOf(end).write(Buffer.alloc(200 * 1024));
   const order = () => hub.sent.flatMap((packet) => (packet.type === 'DATA' ? [packet.connectID] : []));
   for (let sent = 1; sent <= 12; sent++) {
     assert.equal(order().length, sent);
@@ -149,8 +150,8 @@ test('when the channel breaks, tunnels are lost and pending dials may be tried e
   // Named once.
   const lost = { code: 'connection_terminated', retryable: true, message: /^agent a1: (?!agent)/ };
   await assert.rejects(pending, lost);
-  await until(() => end.stream.destroyed && near.destroyed, 'tunnel closed');
-  assert.ok(end.stream.errored instanceof SessionLost);
+  await until(() => streamOf(end).destroyed && near.destroyed, 'tunnel closed');
+  assert.ok(streamOf(end).errored instanceof SessionLost);
   assert.ok((await client.closed) instanceof SessionLost);
   await assert.rejects(client.dial(request()), lost);
   await until(() => served.open === 0 && client.open === 0, 'nothing open');
@@ -169,7 +170,7 @@ test('DRAIN reaches the hub, and a client that closes ends its channel behind th
   await drained.promise;
   client.close();
   await assert.rejects(client.dial(request()), { retryable: true });
-  end.stream.resume().end();
+  streamOf(end).resume().end();
   far.resume().end();
   assert.ok((await client.closed) instanceof SessionLost);
   assert.equal(await served.closed, undefined);
@@ -206,7 +207,7 @@ test('2,000 tunnels that opened and closed leave nothing behind', async () => {
       Array.from({ length: 100 }, async (_, i) => {
         const { end } = await client.dial(request());
         if (i % 2 === 0) end.abort(new Error('cut'));
-        else end.stream.resume().end();
+        else streamOf(end).resume().end();
       }),
     );
     await until(() => served.open === 0 && client.open === 0, 'all closed');
@@ -226,7 +227,7 @@ test('the text of a close says whether the plane ended the tunnel or its destina
     const { client, agent } = plane();
     const { end } = await client.dial(request());
     agent.send({ type: 'CLOSE_RSP', connectID: 1n, error });
-    await until(() => end.stream.destroyed, 'the tunnel ended');
-    assert.equal(end.stream.errored instanceof PlaneEnded, byPlane, error);
+    await until(() => streamOf(end).destroyed, 'the tunnel ended');
+    assert.equal(streamOf(end).errored instanceof PlaneEnded, byPlane, error);
   }
 });

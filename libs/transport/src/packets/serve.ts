@@ -1,5 +1,5 @@
 import type { Packet } from '@isthmus/proto';
-import { asDialError, DialAbort, DialError, PlaneEnded, SessionLost } from '@isthmus/tunnel';
+import { asDialError, DialAbort, DialError, DuplexEnd, PlaneEnded, SessionLost } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
@@ -20,7 +20,7 @@ export class PacketServer {
   readonly #options: ServePacketsOptions;
   readonly #mux: PacketMux;
   /** By the dial's random number: the dial's signal until it has an answer, then its tunnel's stream. */
-  readonly #served = new Map<bigint, DialAbort | PacketStream>();
+  readonly #served = new Map<bigint, DialAbort | DuplexEnd>();
   #lastConnectID = 0n;
 
   constructor(channel: PacketChannel, options: ServePacketsOptions) {
@@ -104,12 +104,12 @@ export class PacketServer {
     void serve(request, dial, waiter, { role: 'agent', events });
   }
 
-  #accept(random: bigint): PacketStream {
+  #accept(random: bigint): DuplexEnd {
     const connectID = ++this.#lastConnectID;
     this.#mux.post({ type: 'DIAL_RSP', random, connectID, error: '' });
-    const stream = this.#mux.open(connectID);
-    this.#served.set(random, stream);
-    return stream;
+    const end = new DuplexEnd(this.#mux.open(connectID), false);
+    this.#served.set(random, end);
+    return end;
   }
 
   #refuse(random: bigint, error: DialError): void {

@@ -1,7 +1,7 @@
 import { Duplex } from 'node:stream';
 import type { Packet } from '@isthmus/proto';
 import { destroyOnceRead, pushCompact, Waiting } from '@isthmus/runtime';
-import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
+import { PlaneEnded, SessionLost } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import type { PacketMux } from './mux.ts';
 
@@ -100,10 +100,8 @@ const LOST_TEXTS: ReadonlySet<string> = new Set(['unrecognized connectID', 'Unkn
 /** The start of the text of a close by the plane itself, as opposed to an error of the destination. */
 const BY_PLANE = 'ended by the plane: ';
 
-/** The bytes of one tunnel over packets. */
-export class PacketStream extends Duplex implements TunnelEnd {
-  readonly stream: Duplex = this;
-  readonly halfOpen = false;
+/** The bytes of one tunnel over packets, which have no half-close. */
+export class PacketStream extends Duplex {
   readonly connectID: bigint;
   readonly #mux: PacketMux;
   readonly #unread: Unread;
@@ -129,10 +127,6 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.#unread = new Unread(mux, (reason) => this.destroy(reason));
     // The tunnel has its own listener. This one is for before and after it.
     this.on('error', () => {});
-  }
-
-  abort(reason: Error): void {
-    this.destroy(reason);
   }
 
   /** Call with each DATA packet. */

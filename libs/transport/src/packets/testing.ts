@@ -10,6 +10,7 @@ import {
   planeEvents,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
+import { endOf } from '@isthmus/tunnel/testing';
 import { type PacketChannel, type PacketSink, StatusError } from '@isthmus/wire';
 import { PacketClient } from './dial.ts';
 import { PacketServer, type ServePacketsOptions } from './serve.ts';
@@ -125,7 +126,7 @@ export function destination(): { near: Duplex; far: Duplex } {
 }
 
 export function established(stream: Duplex): Established {
-  const end = { stream, halfOpen: true, abort: (reason: Error) => void stream.destroy(reason) };
+  const end = endOf(stream);
   return { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
 }
 

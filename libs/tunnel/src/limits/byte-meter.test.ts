@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { afterEach, describe, mock, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
-import { joined, StreamAsHalf } from '../testing/index.ts';
+import { endOf, joined, StreamAsHalf } from '../testing/index.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { UNLIMITED } from './limits.ts';
 import type { DialLimits } from './table.ts';
@@ -54,9 +54,8 @@ describe('byte meter', () => {
   function tunnel(meter: ByteMeter, detached = false) {
     const source = new Endless();
     const sink = new Reader();
-    const end = (stream: Duplex) => ({ stream, halfOpen: true, abort: (why: Error) => void stream.destroy(why) });
     for (const stream of [source, sink]) stream.on('error', () => {});
-    const splice = joined({ ...end(sink), used: new StreamAsHalf(sink, { detached }) }, end(source), meter);
+    const splice = joined(new StreamAsHalf(sink, { detached }), endOf(source), meter);
     return { source, sink, splice };
   }
 

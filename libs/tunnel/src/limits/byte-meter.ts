@@ -6,7 +6,7 @@ import type { DialLimits } from './table.ts';
 
 /** One direction of a tunnel. Its functions never throw. */
 export interface MeteredFlow {
-  readonly used: { pause(): void };
+  readonly end: { pause(): void };
   /** `detached`: it has lost its way to the reader, and waits for another. */
   readonly sink: { readonly writableLength: number; readonly detached: boolean };
   readOn(): void;
@@ -127,7 +127,7 @@ export class FlowGate {
 
   /** Call when bytes of the source were written to the sink. Pauses the source if necessary. @param room whether the sink takes more at once */
   afterRead(bytes: number, room: boolean): void {
-    const { used: source, sink } = this.flow;
+    const { end: source, sink } = this.flow;
     // A sink that was destroyed a moment ago has no room, and nothing queued.
     if (!room && this.#queued === 0 && sink.writableLength > 0) {
       this.#queued = sink.writableLength;

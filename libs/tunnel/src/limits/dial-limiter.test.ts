@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import type { Attached, AttachRequest, Dial, DialRequest, Established } from '../dial.ts';
-import { behind } from '../testing/index.ts';
+import { behind, endOf } from '../testing/index.ts';
 import { DialLimiter, refuseWhenScarce } from './dial-limiter.ts';
 import { UNLIMITED } from './limits.ts';
 import type { DialLimits } from './table.ts';
@@ -17,7 +17,7 @@ function request(tenant = 'default'): DialRequest {
 function held(limits?: (tenant: string) => DialLimits) {
   const answers: (() => void)[] = [];
   const stream = new PassThrough().setMaxListeners(0);
-  const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+  const end = endOf(stream);
   const established: Established = { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   const limiter = new DialLimiter(limits);
   const open = () => new Promise<Established>((resolve) => answers.push(() => resolve(established)));
@@ -114,7 +114,7 @@ test('pending dials and tunnels are limited, and a limit that is raised counts a
 test('attaches count as pending dials, and those of a tenant with all its tunnels are not refused', async () => {
   for (const limits of [undefined, () => ({ ...UNLIMITED, pendingDials: 2000, tunnels: 1 })]) {
     const { limiter, dial, answers, stream } = held(limits);
-    const answer = { end: { stream } } as unknown as Attached;
+    const answer = { end: endOf(stream) } as unknown as Attached;
     const attach = limiter.limitAttaches(() => new Promise((resolve) => answers.push(() => resolve(answer))));
     const asked = request() as DialRequest & AttachRequest;
     const first = dial(asked);

@@ -1,6 +1,6 @@
 import { countIn, descriptors, memory, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
-import { type Attach, type Established, onceLeft } from '../dial.ts';
+import type { Attach, Established } from '../dial.ts';
 import { DialError } from '../errors.ts';
 import type { Stage } from '../pipeline.ts';
 import { ByteMeter } from './byte-meter.ts';
@@ -193,7 +193,7 @@ class TenantLimiter {
     if (!this.#limited) return;
     established.meter = this.meter;
     this.tunnels++;
-    onceLeft(established.end, () => this.tunnels--);
+    established.end.whenLeft(() => this.tunnels--);
   }
 }
 

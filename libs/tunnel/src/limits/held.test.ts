@@ -5,7 +5,7 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Established } from '../dial.ts';
-import { behind, joined, request } from '../testing/index.ts';
+import { behind, endOf, joined, request } from '../testing/index.ts';
 import type { Tunnel } from '../tunnel.ts';
 import { DialLimiter } from './dial-limiter.ts';
 import { takeTurns } from './in-turns.ts';
@@ -53,7 +53,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
   const stalls = { now: true };
   const establish = (): Established => {
     const stream = new Stalled();
-    const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+    const end = endOf(stream);
     return { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   };
   const answer = () => (stalls.now ? Promise.resolve(establish()) : new Promise<never>(() => {}));
@@ -64,7 +64,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
     try {
       const { end, meter } = await limited({ ...request, tenant: 'acme' });
       const caller = new Stalled();
-      const callerEnd = { stream: caller, halfOpen: true, abort: () => void caller.destroy() };
+      const callerEnd = endOf(caller);
       tunnels.push(joined(callerEnd, end, meter));
     } catch (error) {
       const { limit = 'none' } = error as { limit?: string };

@@ -35,7 +35,7 @@ function agent() {
   });
   const { secret } = ticket as unknown as ResumeTicket;
   const told: string[] = [];
-  end.used?.use({
+  end.use({
     onData: (bytes) => void told.push(String(bytes)),
     onDrain() {},
     onEnd() {},
@@ -54,7 +54,7 @@ function agent() {
     );
     return { told: next.told, answer, carrier: next };
   };
-  const write = (text: string) => void end.used?.write(Buffer.from(text));
+  const write = (text: string) => void end.write(Buffer.from(text));
   return { time, passes, tunnels, end, first, secret, attach, told, write };
 }
 
@@ -100,7 +100,7 @@ test('an agent reads ahead of a carrier that takes nothing, or that is lost, as 
     first.drained = false;
     if (lost) first.user?.lost(first, new SessionLost('gone'));
     let writes = 0;
-    while (writes < 20 && end.used?.write(chunk)) writes++;
+    while (writes < 20 && end.write(chunk)) writes++;
     assert.deepEqual([tunnels.kept, writes], [320 * 1024, 4]);
     assert.deepEqual(first.marks, [], 'nothing is asked of the other half before it has left');
   }

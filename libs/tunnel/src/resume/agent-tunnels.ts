@@ -1,7 +1,8 @@
 import { timingSafeEqual } from 'node:crypto';
 import { type Clock, OpenTable, randomHex, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
-import { callerName, type DialRequest, type TunnelEnd } from '../dial.ts';
+import { callerName, type DialRequest } from '../dial.ts';
+import type { TunnelEnd } from '../end.ts';
 import { SessionLost } from '../errors.ts';
 import { TokenBucket } from '../limits/limits.ts';
 import {

@@ -30,7 +30,7 @@ test('an attach whose answer cannot be reported leaves no stream to the agent, a
   const { end, ...names } = established();
   const attached: Attached = {
     ...names,
-    end: { ...end, abort: (reason) => void aborted.push(reason) },
+    end: Object.assign(end, { abort: (reason: Error) => void aborted.push(reason) }),
     answer: { from: 0, received: 0, taken: 0 },
     carrier: () => new RecordingCarrier(),
   };

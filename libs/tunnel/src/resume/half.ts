@@ -1,8 +1,7 @@
 import { RUNTIME, Waiting } from '@isthmus/runtime';
 import type { Due } from '../deadlines.ts';
 import { TUNNEL } from '../defaults.ts';
-import type { TunnelEnd } from '../dial.ts';
-import type { EndUser, UsedEnd } from '../end.ts';
+import type { DestinationEnd, EndUser } from '../end.ts';
 import { PlaneEnded, SessionLost } from '../errors.ts';
 import type { Carrier, CarrierUser, Mark, Position } from './carrier.ts';
 import { waitAfter } from './dead-or-lost.ts';
@@ -22,7 +21,7 @@ type State = 'running' | 'complete' | 'aborted' | 'gone';
  * sent until the socket at the other end has taken them. A new carrier first sends them again, and then goes on. A half does no I/O.
  * docs/RESUME.md says how two halves work together.
  */
-export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
+export abstract class Half implements DestinationEnd, CarrierUser, Due {
   readonly halfOpen = true;
   /** Whose share of the memory for kept bytes the half uses. */
   abstract readonly tenant: string;
@@ -70,16 +69,6 @@ export abstract class Half implements TunnelEnd, UsedEnd, CarrierUser, Due {
 
   constructor(halves: Halves) {
     this.halves = halves;
-  }
-
-  // As `TunnelEnd`.
-
-  get used(): this {
-    return this;
-  }
-
-  get stream(): never {
-    throw new Error('the end of this tunnel is a half, and no stream');
   }
 
   /** Whether what is written leaves at once, or may wait here however long. */

@@ -1,7 +1,8 @@
-import { type Duplex, PassThrough } from 'node:stream';
+import { Duplex, PassThrough } from 'node:stream';
+import { destroyOnceRead } from '@isthmus/runtime';
 import { Deadlines } from '../deadlines.ts';
-import type { Dial, DialRequest, Established, TunnelEnd } from '../dial.ts';
-import { UsedStream } from '../end.ts';
+import type { Dial, DialRequest, Established } from '../dial.ts';
+import { type DestinationEnd, DuplexEnd, type TunnelEnd } from '../end.ts';
 import { planeEvents, type TunnelRole } from '../events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import { noTracer, type Observation } from '../observe.ts';
@@ -18,14 +19,18 @@ export const request: DialRequest = {
 };
 
 export function established(): Established {
-  const stream = new PassThrough();
   return {
-    end: { stream, halfOpen: true, abort: () => void stream.destroy() },
+    end: endOf(new PassThrough()),
     agentId: 'a',
     sessionId: 's',
     hubId: 'h',
     timing: {},
   };
+}
+
+/** An end at a stream, whose failures somebody else may hear of or nobody. */
+export function endOf<Stream extends Duplex>(stream: Stream): DuplexEnd<Stream> {
+  return new DuplexEnd(stream.on('error', () => {}));
 }
 
 /** A Dial behind some stages. */
@@ -43,14 +48,12 @@ interface SaidOfHalf {
 }
 
 /** A stream that stands for a tunnel's half. */
-export class StreamAsHalf extends UsedStream {
-  readonly #stream: Duplex;
+export class StreamAsHalf extends DuplexEnd {
   readonly #of: SaidOfHalf;
 
   /** @param of what the half says of itself; live */
-  constructor(stream: Duplex, of: SaidOfHalf) {
-    super(stream, {});
-    this.#stream = stream;
+  constructor(stream: Duplex, of: SaidOfHalf, halfOpen = true) {
+    super(stream, halfOpen);
     this.#of = of;
   }
 
@@ -65,16 +68,80 @@ export class StreamAsHalf extends UsedStream {
   override get writableLength(): number {
     return this.#of.waiting ?? super.writableLength;
   }
+}
 
-  whenClosed(then: () => void): void {
-    this.#stream.once('close', then);
+/** The same bytes as a Duplex, for who reads and writes an end without joining it. */
+export function streamOf(end: TunnelEnd): Duplex {
+  return end instanceof DuplexEnd ? end.stream : streamed(end);
+}
+
+const streams = new WeakMap<TunnelEnd, Duplex>();
+
+function streamed(end: TunnelEnd): Duplex {
+  const stream = streams.get(end) ?? new EndStream(end);
+  streams.set(end, stream);
+  return stream;
+}
+
+class EndStream extends Duplex {
+  readonly #end: TunnelEnd;
+  #wrote: (() => void) | undefined;
+
+  constructor(end: TunnelEnd) {
+    // What nobody reads stays in the end.
+    super({ readableHighWaterMark: 1 });
+    this.#end = end;
+    this.on('error', () => {});
+    let ended = false;
+    end.use({
+      onData: (bytes) => {
+        if (!this.push(bytes)) end.pause();
+      },
+      onDrain: () => this.#settle(),
+      onEnd: () => {
+        ended = true;
+        this.push(null);
+      },
+      onClose: (failure) => {
+        this.#settle();
+        if (failure) destroyOnceRead(this, failure);
+        else if (ended && !this.readableEnded) this.once('end', () => this.destroy());
+        else this.destroy();
+      },
+    });
+    end.pause();
+  }
+
+  override _read(): void {
+    this.#end.resume();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#wrote = done;
+    if (this.#end.write(chunk)) this.#settle();
+  }
+
+  override _final(done: () => void): void {
+    this.#end.finish(false);
+    this.#end.whenFinished(done);
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#end.abort(error ?? new Error('it went away'));
+    done(error);
+  }
+
+  #settle(): void {
+    const wrote = this.#wrote;
+    this.#wrote = undefined;
+    wrote?.();
   }
 }
 
 /** A tunnel of a hub with a sweep of its own. */
 export function joined(
   caller: TunnelEnd,
-  destination: TunnelEnd,
+  destination: DestinationEnd,
   meter?: ByteMeter,
   role: TunnelRole = 'gateway',
 ): Tunnel {
