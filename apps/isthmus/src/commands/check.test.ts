@@ -200,14 +200,14 @@ describe('check', () => {
       return `${result?.outcome}: ${result?.detail}`;
     };
 
-    it('is without TLS only if it says so: one that hangs or refuses fails', async () => {
+    it('is without TLS only if it says so: one that gives no answer, or refuses, fails', async () => {
       const plain = (socket: Socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n');
       assert.equal(await told(plain), 'warn: it listens, but does not use TLS');
-      const silent = () => {};
-      const none = 'fail: it takes connections, but no TLS handshake comes about';
-      assert.equal(await told(silent, 50), `${none}: no answer within 0.05 s`);
+      const none = 'fail: it takes connections, but no TLS handshake comes about: ';
+      const wordless = (socket: Socket) => void socket.once('data', () => socket.end());
+      assert.ok((await told(wordless)).startsWith(none));
       const alert = (socket: Socket) => void socket.end(Buffer.from([21, 3, 3, 0, 2, 2, 40]));
-      assert.match(await told(alert), new RegExp(`^${none}: TLS: .*handshake failure`));
+      assert.match(await told(alert), new RegExp(`^${none}TLS: .*handshake failure`));
     });
   });
 
