@@ -87,7 +87,7 @@ function encoded({ type, flags, stream, payload }: Frame): Buffer {
 }
 
 function fieldsOf(payload: Buffer): Readonly<Record<string, string>> {
-  return Object.fromEntries(new HpackDecoder(WIRE.headBytes, WIRE.headBytes).decode(payload) ?? []);
+  return Object.fromEntries(new HpackDecoder(WIRE.headBytes).decode(payload) ?? []);
 }
 
 /** A mark, as the page's table has it. */

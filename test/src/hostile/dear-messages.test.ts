@@ -34,7 +34,8 @@ const MESSAGES: Readonly<Record<string, string | ((n: number) => string)>> = {
     }),
   'credential, never good': (n) =>
     JSON.stringify({ type: 'credential', token: `${'a'.repeat(TRANSPORT.tokenCharacters - 20)}.${n}.x` }),
-  stranger: (n) => JSON.stringify({ type: 'stranger', address: 'HUB', serverId: `other-${n}`, plane: 'p' }),
+  'of no known type': (n) =>
+    JSON.stringify({ type: 'nothing', address: '127.0.0.1:1', serverId: `other-${n}`, plane: 'p' }),
   'hung-up': (n) => JSON.stringify({ type: 'hung-up', gateway: n.toString(16).padStart(16, '0'), reset: true }),
   membership: JSON.stringify({
     type: 'membership',
@@ -135,11 +136,6 @@ test('each control message, at what it costs most, on 40 links of one tenant fai
       return link.request({ ':method': 'POST', ':path': '/control' }, { endStream: false }).on('error', () => {});
     },
   };
-  /** It names a hub's address, which a stranger is believed of. */
-  const at = (message: string | ((n: number) => string)) =>
-    typeof message === 'string'
-      ? message
-      : (n: number) => message(n).replace('HUB', `127.0.0.1:${plane.hub.agentPort}`);
   let tenants = 1;
   for (const [direction, link] of Object.entries(directions))
     for (const [name, message] of Object.entries(MESSAGES))
@@ -150,7 +146,7 @@ test('each control message, at what it costs most, on 40 links of one tenant fai
         await inForce(++tenants);
         const streams: ControlStream[] = [];
         for (let n = 0; n < LINKS; n++) streams.push(await link(scope, loud, n));
-        const { said } = flood(scope, streams, at(message));
+        const { said } = flood(scope, streams, message);
         const answers: string[] = [];
         for (let n = 0; n < DIALS; n++) {
           const before = said();

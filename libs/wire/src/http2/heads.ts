@@ -130,7 +130,7 @@ export class HeadReader {
    */
   constructor({ headBytes, headFields, headMs }: Config, late: () => void) {
     this.#maxRead = 2 * headBytes;
-    this.#decoder = new HpackDecoder(headBytes, this.#maxRead, headFields);
+    this.#decoder = new HpackDecoder(headBytes, headFields);
     this.#headMs = headMs;
     this.#late = late;
   }

@@ -174,7 +174,6 @@ const NO_BLOCK = Buffer.alloc(0);
 /** Reads the header blocks of one direction of a connection (RFC 7541). */
 export class HpackDecoder {
   readonly #maxList: number;
-  readonly #maxRead: number;
   readonly #maxFields: number;
   /** The newest first. */
   #table: Field[] = [];
@@ -186,13 +185,12 @@ export class HpackDecoder {
   #text: string | undefined;
 
   /**
+   * A list of up to twice as much is read, and its fields are left out.
    * @param maxList the longest list of fields, in bytes
-   * @param maxRead the longest that is read, in bytes: of one longer than `maxList`, the fields are left out
-   * @param maxFields the most fields of a list. One of up to twice as many is read, and they are left out
+   * @param maxFields the most fields of a list
    */
-  constructor(maxList: number, maxRead: number, maxFields = Number.POSITIVE_INFINITY) {
+  constructor(maxList: number, maxFields = Number.POSITIVE_INFINITY) {
     this.#maxList = maxList;
-    this.#maxRead = maxRead;
     this.#maxFields = maxFields;
   }
 
@@ -228,7 +226,7 @@ export class HpackDecoder {
       if (!field) continue;
       bytes += field[0].length + field[1].length + ENTRY_OVERHEAD;
       if (bytes <= this.#maxList && --left >= 0) fields.push(field);
-      else if (bytes > this.#maxRead) throw new HeadTooLong(`a head of more than ${this.#maxRead} bytes`);
+      else if (bytes > 2 * this.#maxList) throw new HeadTooLong(`a head of more than ${2 * this.#maxList} bytes`);
       else if (left < -this.#maxFields) throw new HeadTooLong(`a head of more than ${2 * this.#maxFields} fields`);
     }
     this.#text = undefined;
