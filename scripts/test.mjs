@@ -11,11 +11,11 @@ import { ROOT, readJson } from './lib/workspace.mjs';
 import { fetchNode } from './node.mjs';
 
 /** `first` targets are empty, and wait for the longest ones: Nx begins with tasks that others wait for, and then with those of packages that most need. */
-const EITHER = ['test', 'lint', 'types', 'generated', 'test-steps'];
-const GATE = ['gate-first', ...EITHER];
-const ALL = ['planes-first', 'test-redis', ...EITHER, 'test-docs', 'boundaries'];
-/** In CI also packages that a tunnel's bytes pass through, and edges. Of the others, Deno runs the unit tests every night. */
-const IN_CI = process.env.CI ? ['tunnels-on-deno'] : [];
+const EITHER = ['test', 'lint', 'types', 'generated'];
+const GATE = ['gate-first', ...EITHER, 'test-steps'];
+/** In CI also, on Deno, packages that a tunnel's bytes pass through, and edges. Of the others, Deno runs the unit tests every night. */
+const ON_DENO = process.env.CI ? ['tunnels-on-deno'] : [];
+const ALL = ['planes-first', 'test-redis', ...EITHER, 'test-docs', 'boundaries', ...ON_DENO];
 /** What runs in the program of others, with the `fetch` of their Node; and whether OpenSSL is laid out as we take it to be. */
 const ON_FLOOR = 'libs/{client/src/undici,runtime/src/verification-bound}.test.ts';
 /** Edges where runtimes have differed: what ends, resets, waits and moves much. */
@@ -30,20 +30,22 @@ const TOOLS = ['redis', 'chromium', 'prometheus'];
 /** Each part: what runs it, what must be there, and how long it may take. */
 const PARTS = {
   // Whole planes beside unit tests, which wait more than they work.
-  all: { argv: () => nx(2, ...ALL, ...IN_CI), tools: TOOLS, go: GO, minutes: 45 },
+  all: { argv: () => nx(2, ...ALL), tools: TOOLS, go: GO, minutes: 45 },
+  // Behind all others: it counts what a dial costs.
+  steps: { argv: () => nx(1, 'test-steps'), minutes: 5 },
   gate: { argv: () => nx(4, ...GATE), minutes: 45 },
   // One file at a time, beside whole planes.
-  floor: { argv: () => node(1, ON_FLOOR, EDGES), env: onOldest, minutes: 60 },
+  floor: { argv: () => node(1, ON_FLOOR, EDGES), env: onOldest, minutes: 20 },
   slow: {
     argv: () => node(1, ...slowTests()),
     env: () => ({ ISTHMUS_SLOW_TESTS: '1' }),
     ...{ tools: TOOLS, go: [...GO, 'manifests'], minutes: 45 },
   },
   deno: { argv: () => nx(2, 'test-deno'), tools: ['redis'], minutes: 20 },
-  // On one processor, with what the tests leave of it; it may take as long as all that runs beside it.
+  // On one processor, with what the tests leave of it.
   simulate: {
     argv: () => ['nice', '-n', '19', process.execPath, join(ROOT, 'scripts/simulate.mjs'), '--schedules', '100000'],
-    ...{ read: readClosingLine, minutes: 105 },
+    ...{ read: readClosingLine, minutes: 35 },
   },
 };
 /** What passed, and the headings and sums around it. */
@@ -101,7 +103,7 @@ async function inTurn(names) {
 }
 
 const [part] = process.argv.slice(2);
-const lanes = [[part ?? 'all'], !part && process.env.CI ? ['simulate', 'floor'] : []];
+const lanes = [[part ?? 'all'], !part && process.env.CI ? ['floor', 'simulate'] : []];
 const parts = lanes.flat();
 const tools = parts.flatMap((each) => PARTS[each].tools ?? []);
 // Side by side: each waits for its server. What a part's environment fetches is there when the part comes.
@@ -109,7 +111,9 @@ const [missing] = await Promise.all([
   ensureTools(tools, ensureInstalled()),
   ...parts.map((each) => PARTS[each].env?.()),
 ]);
-const counts = sum(await withBundles(() => Promise.all(lanes.map(inTurn))));
+const counts = await withBundles(async () =>
+  sum([...(await Promise.all(lanes.map(inTurn))), await inTurn(part ? [] : ['steps'])]),
+);
 for (const line of missing) console.log(`\n${line}`);
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

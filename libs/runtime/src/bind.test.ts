@@ -7,6 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { bind } from './bind.ts';
+import { RUNTIME } from './defaults.ts';
+import { changed } from './testing.ts';
 
 /** More than Node's own default lets wait. */
 const CALLERS = 600;
@@ -67,10 +69,10 @@ test('a caller that connects while the last events before a stop are handled is 
     if (!stopped) {
       // Its answer is there when the loop next looks for events.
       stopped = bound.stop();
-      told.write('2');
+      told.write('2', () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200));
     } else {
       const calls = `require('net').connect(${bound.address.port}, '127.0.0.1', () => process.exit(0))`;
-      assert.equal(spawnSync('node', ['-e', calls]).status, 0);
+      assert.equal(spawnSync(process.execPath, ['-e', calls]).status, 0);
     }
   });
   told.write('1');
@@ -78,4 +80,23 @@ test('a caller that connects while the last events before a stop are handled is 
   await stopped;
   await bound.idle;
   assert.equal(accepted, 1);
+});
+
+test('a process that is never idle stops listening all the same', async (context) => {
+  using _ = changed(RUNTIME, { queueMs: 200 });
+  const bound = await bind(createServer(), {
+    at: { host: '127.0.0.1', port: 0 },
+    limits: { enter: () => true },
+    failed: (error) => assert.fail(error),
+  });
+  let ticks = 0;
+  const busy = () => {
+    ticks++;
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
+    again = setImmediate(busy);
+  };
+  let again = setImmediate(busy);
+  context.after(() => clearImmediate(again));
+  await bound.stop();
+  assert.ok(ticks <= 20, `it stopped after ${ticks} ticks`);
 });

@@ -377,8 +377,8 @@ function guardServer(server: Server, { limits, proxyNetworks: networks, refused 
 /**
  * Closing a listening socket resets the connections that the kernel has accepted for it. Node takes one connection per tick of its
  * event loop (libuv 1.46), so the queue is empty after a tick without one. One that comes while the tick's other events are handled is
- * still reset: the last tick is a short one. While new ones arrive without a gap, all that were queued at first have come after as many
- * as the queue holds: by their number, because ticks of a busy process take long.
+ * still reset: the last tick is a short one, if one comes in time. While new ones arrive without a gap, all that were queued at first
+ * have come after as many as the queue holds.
  */
 async function queueTaken(server: Server, backlog: number): Promise<void> {
   let taken = 0;
@@ -388,10 +388,11 @@ async function queueTaken(server: Server, backlog: number): Promise<void> {
   server.on('connection', count);
   // The first may come before the loop looks for events.
   await tick();
-  for (let last = false, ticks = 0; !last && taken < backlog && ticks < RUNTIME.queueTicks; ticks++) {
+  const late = performance.now() + RUNTIME.queueMs;
+  for (let last = false; !last && taken < backlog; ) {
     const [before, began] = [taken, performance.now()];
     await tick();
-    last = taken === before && performance.now() - began < RUNTIME.shortTickMs;
+    last = taken === before && (performance.now() - began < RUNTIME.shortTickMs || began > late);
   }
   server.off('connection', count);
 }

@@ -12,8 +12,8 @@ export const RUNTIME = {
   unixBacklog: 4096,
   /** A tick of the event loop in which hardly a connection comes, in milliseconds: one with a handshake takes longer. */
   shortTickMs: 0.5,
-  /** How many ticks a busy process waits for a short one before it stops listening. */
-  queueTicks: 300,
+  /** How long a busy process waits for such a tick before it stops listening. */
+  queueMs: 1000,
   /** How long a connection to a unix socket may take before its process counts as alive. */
   socketAnswerMs: 1000,
   /** How often a process looks whether its unix socket's file is still there. It makes a missing one again. */
