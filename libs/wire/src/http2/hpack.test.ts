@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { until } from '@isthmus/runtime/testing';
-import { ConnectionError } from './frames.ts';
+import { ConnectionError, HeadTooLong } from './frames.ts';
 import { HpackDecoder, hpackEncode } from './hpack.ts';
 
 const LIST = 65_536;
@@ -154,4 +154,15 @@ test('fields beyond the most are left out, and of twice as many no more are read
   for (const count of [5, 8]) assert.equal(read(count), undefined);
   assert.deepEqual(read(1), [['a', 'b']], 'the table goes on');
   assert.throws(() => read(9), /a head of more than 8 fields/);
+});
+
+test('fields count too once their list is too long', () => {
+  const fields = (count: number): Field[] => [
+    ['x', 'y'.repeat(65_600)],
+    ...Array.from({ length: count }, (): Field => ['a', 'b']),
+  ];
+  const decode = (count: number) => new HpackDecoder(65_536, 256).decode(hpackEncode(fields(count)));
+  assert.equal(decode(511), undefined);
+  assert.throws(() => decode(512), HeadTooLong);
+  assert.throws(() => decode(600), HeadTooLong);
 });

@@ -225,7 +225,7 @@ export class HpackDecoder {
       field ??= this.#instruction(first, bytes === 0);
       if (!field) continue;
       bytes += field[0].length + field[1].length + ENTRY_OVERHEAD;
-      if (bytes <= this.#maxList && --left >= 0) fields.push(field);
+      if (--left >= 0 && bytes <= this.#maxList) fields.push(field);
       else if (bytes > 2 * this.#maxList) throw new HeadTooLong(`a head of more than ${2 * this.#maxList} bytes`);
       else if (left < -this.#maxFields) throw new HeadTooLong(`a head of more than ${2 * this.#maxFields} fields`);
     }
