@@ -73,6 +73,18 @@ async function until(found: () => boolean, what: string): Promise<void> {
   for (const end = Date.now() + 60_000; !found(); await delay(20)) assert.ok(Date.now() < end, what);
 }
 
+test("why a tenant's port is not open is told, though others have many", async (context) => {
+  const { start } = await starting(context);
+  const { tenancy } = await start();
+  const of = (file: string, count: number) =>
+    Array.from({ length: count }, (_, index) => `${file}: agents[${index}].port: taken`);
+  const unopened = [...of('acme.yaml', 1000), ...of('beta.yaml', 1)];
+  assert.deepEqual(tenancy.views.part({ gateway: { unopened, use: () => undefined } }).unopened(), [
+    ...of('acme.yaml', ADMISSION.problemsOfFile),
+    ...of('beta.yaml', 1),
+  ]);
+});
+
 test('a directory that cannot be read is an error that names the flag', async () => {
   const starts = startTenancy(
     { ...FLAGS, 'tenants-dir': '/nowhere' },

@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { FileProblem, KnownTenant, Notice, TenantsPart } from '@isthmus/admin';
-import { type Admission, problemMessage, problemText, type Tenant } from '@isthmus/admission';
-import { CertificatePool, getOrPut, type Certificate as X509 } from '@isthmus/runtime';
+import { ADMISSION, type Admission, problemMessage, problemText, type Tenant } from '@isthmus/admission';
+import { CertificatePool, countIn, getOrPut, type Certificate as X509 } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
 import type { LimitedTenant, TenantsState } from '@isthmus/telemetry';
 import type { ApiServers } from '@isthmus/transport';
@@ -144,7 +144,10 @@ function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
     has: (name) => admission.tenants.get(name) !== undefined,
     problems: () => problemsOf(admission),
     scraped: (name) => admission.scraped.of(name),
-    unopened: () => unopenedAt(roles).slice(0, PLANE.notices),
+    unopened() {
+      const told = new Map<string, number>();
+      return unopenedAt(roles).filter((text) => countIn(told, text.replace(/:.*/s, ''), 1) <= ADMISSION.problemsOfFile);
+    },
   };
 }
 
@@ -201,10 +204,7 @@ const known = new WeakMap<Tenant, Told>();
 function told(tenant: Tenant): Told {
   const before = known.get(tenant);
   if (before) return before;
-  const state = createHash('sha256')
-    .update(JSON.stringify(tenant.file))
-    .digest('base64url')
-    .slice(0, PLANE.stateDigest);
+  const state = hash('sha256', JSON.stringify(tenant.file), 'base64url').slice(0, PLANE.stateDigest);
   const found = { certificates: certificatesOf(tenant), state };
   known.set(tenant, found);
   return found;
