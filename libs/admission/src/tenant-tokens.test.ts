@@ -252,15 +252,22 @@ test("a tenant's many URLs that hang delay no other tenant's keys", TIMEOUT, asy
   const { put, prove } = await plane(context);
   let hanging = 0;
   const hangs = await endpoint(context, () => void hanging++);
-  const key = pair();
-  const published = await jwks({ k: key.publicKey });
+  const [key, fresh] = [pair(), pair()];
+  let published = await jwks({ k: key.publicKey });
   const good = await endpoint(context, (_request, response) => void response.end(published));
   const urls = Array.from({ length: 2 * ADMISSION.keysFetches }, (_, n) => `${hangs}/${n}`);
   const entry = (url: string) => tokensOf(`jwksUrl: "${url}"`).slice(1, -1);
-  await put('loud', `[${urls.map(entry)}]`);
+  const loud = urls.map((url) => entry(url).replace('issuer.example', 'loud.example'));
+  await put('loud', `[${loud}]`);
   await until(() => hanging > 0);
   await put('quiet', tokensOf(`jwksUrl: "${good}"`));
   const shown = await token(key.privateKey, { kid: 'k' });
   assert.equal((await prove(shown, 'quiet')).principal.tenant, 'quiet');
+  // It names the other's issuer and URL too, and its file is the newest.
+  await put('loud', `[${loud}, ${entry(good).replace('audience: hub', 'audience: loud')}]`);
+  published = await jwks({ k: key.publicKey, fresh: fresh.publicKey });
+  const now = performance.now();
+  context.mock.method(performance, 'now', () => now + 2 * ADMISSION.keysAgainMs);
+  assert.equal((await prove(await token(fresh.privateKey, { kid: 'fresh' }))).principal.tenant, 'quiet');
   assert.ok(hanging <= ADMISSION.keysFetchesOfTenant, `${hanging} at once`);
 });

@@ -134,6 +134,8 @@ export class TenantTokens implements TokenJudge {
   readonly #entries = new Map<string, readonly Entry[]>();
   /** By URL and the CA that verifies it: tenants with the same one share its keys. */
   readonly #urls = new Map<string, UrlKeys>();
+  /** In whose turn a URL is fetched: of its tenants, the one with the fewest entries. So nobody delays another's by naming it. */
+  readonly #turns = new Map<UrlKeys, string>();
   readonly #reviews: TenantReviews;
   readonly #timer: NodeJS.Timeout;
 
@@ -161,8 +163,10 @@ export class TenantTokens implements TokenJudge {
       this.#put(name, tenant ? this.#entriesOf(tenant) : []);
       this.#reviews.update(name, tenant);
     }
-    const used = new Set([...this.#entries.values()].flatMap((entries) => entries.map(({ url }) => url)));
-    for (const [key, url] of this.#urls) if (!used.has(url)) this.#urls.delete(key);
+    this.#turns.clear();
+    for (const [tenant, entries] of [...this.#entries].sort(([, a], [, b]) => a.length - b.length))
+      for (const { url } of entries) if (url && !this.#turns.has(url)) this.#turns.set(url, tenant);
+    for (const [key, url] of this.#urls) if (!this.#turns.has(url)) this.#urls.delete(key);
     this.#look();
   }
 
@@ -184,6 +188,7 @@ export class TenantTokens implements TokenJudge {
     this.#reviews.close();
     this.#entries.clear();
     this.#urls.clear();
+    this.#turns.clear();
   }
 
   async #verified(token: string, among: string | undefined): Promise<Proven> {
@@ -218,10 +223,10 @@ export class TenantTokens implements TokenJudge {
   async #seek(said: SaidByToken, tenant: string | undefined): Promise<boolean> {
     const ways = this.#issuers.waysFor(said, tenant);
     if (new Set(ways.map((way) => way.tenant)).size > ADMISSION.tenantsSought) return false;
-    const urls = new Map<UrlKeys, string>();
+    const urls = new Set<UrlKeys>();
     for (const { tenant: of, rule } of ways)
-      for (const { way, url } of this.#entries.get(of) ?? []) if (url && way.rule === rule) urls.set(url, of);
-    const sought = [...urls].map(async ([url, of]) => (await url.seek(of)) && this.#renew(url));
+      for (const { way, url } of this.#entries.get(of) ?? []) if (url && way.rule === rule) urls.add(url);
+    const sought = [...urls].map(async (url) => (await url.seek(this.#turns.get(url) as string)) && this.#renew(url));
     await within(Promise.all(sought), ADMISSION.keysWaitMs);
     return urls.size > 0;
   }
@@ -250,15 +255,8 @@ export class TenantTokens implements TokenJudge {
     );
   }
 
-  /** A URL of several tenants is fetched in the turn of the one that has the fewest: nobody delays another's by naming it. */
   #look(): void {
-    const seen = new Set<UrlKeys>();
-    for (const [tenant, entries] of [...this.#entries].sort(([, a], [, b]) => a.length - b.length))
-      for (const { url } of entries) {
-        if (!url || seen.has(url)) continue;
-        seen.add(url);
-        void url.look(tenant).then((changed) => changed && this.#renew(url));
-      }
+    for (const [url, tenant] of this.#turns) void url.look(tenant).then((changed) => changed && this.#renew(url));
   }
 
   /** A URL has new keys, or a new problem. */
