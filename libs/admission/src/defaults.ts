@@ -81,7 +81,7 @@ export const ADMISSION = {
   keysFetchMs: 5000,
   /** Fetches of keys that run at once, for all tenants. Others wait; one that hangs keeps its place for 5 s. */
   keysFetches: 32,
-  /** The same of one tenant. Tenants take turns. */
+  /** How many of them one tenant may have. */
   keysFetchesOfTenant: 8,
   /** The longest answer with keys. Twenty keys take 10 KB. */
   keysAnswerBytes: 1024 * 1024,
@@ -120,7 +120,7 @@ export const ADMISSION = {
   nodesFirstMs: 3000,
   /** API servers that are asked for their nodes at once. */
   nodeLooks: 16,
-  /** The same of one tenant. Tenants take turns. */
+  /** How many of them one tenant may have. */
   nodeLooksOfTenant: 4,
   /** How long one call for a page of nodes may take. */
   nodesCallMs: 5000,

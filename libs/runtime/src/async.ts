@@ -69,13 +69,13 @@ export async function within(work: Promise<unknown>, ms: number): Promise<boolea
   }
 }
 
-/** Lets a few pieces of work run at once. The others wait: in order, and where they are of several, these take turns. */
+/** Lets a few pieces of work run at once. The others wait in order. If they belong to several owners, the owners take turns. */
 export class Semaphore {
   #free: number;
   readonly #atOnceOfOne: number;
   /** How many run, by whose they are. */
   readonly #running = new Map<string, number>();
-  /** The same of those that wait, whose turn is next at the front. */
+  /** What waits, by owner. The next owner comes first. */
   readonly #waiting = new Map<string, Set<() => void>>();
 
   /** @param atOnceOfOne how many of one may run at once */

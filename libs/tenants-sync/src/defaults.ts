@@ -28,9 +28,9 @@ export const SYNC = {
   statusQps: 20,
   /** Statuses that are written at the same time. */
   statusesAtOnce: 4,
-  /** How often it is looked at most whether a ClusterProfile is still as it was written: somebody may have deleted or changed it. */
+  /** The shortest time between two checks of one ClusterProfile. Somebody may have deleted or changed what was written. */
   profileMs: 60_000,
-  /** How much time there is between two such looks of all together: with 1,000, each has its turn every 8 min, by 2 calls a second. */
+  /** The shortest time between two checks of any. With 1,000, each has its turn every 8 min, by 2 calls a second. */
   profileLookMs: 500,
   /** How often one tenant's status is written at most. */
   statusMs: 10_000,
