@@ -1,6 +1,6 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { answerTo, getOrPut, httpsAgent, lookupName, readNamedFile, wholeOf } from '@isthmus/runtime';
+import { answerTo, httpsAgent, lookupName, readNamedFile, wholeOf } from '@isthmus/runtime';
 import { ADMIN_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { SYNC } from './defaults.ts';
 
@@ -16,6 +16,8 @@ export interface Connected {
 
 /** What a plane says of all tenants. */
 export interface PlaneSays {
+  /** When the question was sent, by the steady clock. */
+  readonly askedAt: number;
   /** By tenant. */
   readonly connected: ReadonlyMap<string, Connected>;
   /** By tenant's file: what is wrong with it at members, and at which. */
@@ -47,6 +49,7 @@ interface Line {
 
 /** Asks one member for the plane. @throws Error if it does not answer */
 export async function askMember({ address, files }: MemberOptions): Promise<PlaneSays> {
+  const askedAt = performance.now();
   const { host, port } = parseDestination(address);
   const text = (path: string) => readNamedFile(path).toString();
   const tls = files.ca !== '';
@@ -65,7 +68,7 @@ export async function askMember({ address, files }: MemberOptions): Promise<Plan
     const answer = (await wholeOf(response, SYNC.memberBytes)).toString();
     if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}: ${answer.slice(0, 200).trim()}`);
     const lines = answer.split('\n').flatMap((line) => (line === '' ? [] : (JSON.parse(line) as Line)));
-    return { connected: connectedIn(lines), faults: faultsIn(lines) };
+    return { askedAt, connected: connectedIn(lines), faults: faultsIn(lines) };
   } finally {
     agent.destroy();
   }
@@ -97,18 +100,13 @@ export function connectedIn(lines: readonly Line[]): Map<string, Connected> {
 
 /** What is wrong with tenants' files at members: what only a member can know, as that a port is taken, or that a name is the plane's own. */
 export function faultsIn(lines: readonly Line[]): Map<string, string> {
-  const found = new Map<string, Map<string, string[]>>();
-  for (const { member, answer } of lines) {
-    const note = (file: string, text: string) =>
-      void getOrPut(
-        getOrPut(found, file, () => new Map()),
-        text,
-        () => [],
-      ).push(member.id);
-    for (const { file, line = 0, message } of answer?.problems ?? []) note(file, `${file}:${line}: ${message}`);
-    for (const text of answer?.unopened ?? []) note(text.slice(0, text.indexOf(':')), text);
-  }
-  const said = ([text, ids]: [string, string[]]) => `${text} (at ${ids.sort().join(', ')})`;
-  const all = (texts: Map<string, string[]>) => [...texts].map(said).sort().join('; ').slice(0, SYNC.faultCharacters);
-  return new Map([...found].map(([file, texts]) => [file, all(texts)]));
+  const found = lines.flatMap(({ member: { id }, answer: { problems = [], unopened = [] } = {} }) => [
+    ...problems.map(({ file, line = 0, message }) => ({ id, file, text: `${file}:${line}: ${message}` })),
+    ...unopened.map((text) => ({ id, file: text.slice(0, text.indexOf(':')), text })),
+  ]);
+  const ids = (same: typeof found) => same.map(({ id }) => id).sort();
+  const all = (of: typeof found) =>
+    [...Map.groupBy(of, ({ text }) => text)].map(([text, same]) => `${text} (at ${ids(same).join(', ')})`);
+  const said = (of: typeof found) => all(of).sort().join('; ').slice(0, SYNC.faultCharacters);
+  return new Map([...Map.groupBy(found, ({ file }) => file)].map(([file, of]) => [file, said(of)]));
 }

@@ -9,7 +9,7 @@ const PATH = '/apis/multicluster.x-k8s.io/v1alpha2/namespaces/acme/clusterprofil
 
 const verdict = (name: string): Verdict => ({
   source: { kind: 'Tenant', namespace: 'acme', name, created: 0, generation: 1, atOnce: false, fields: {} },
-  ...{ tenant: `acme-${name}`, from: 'Tenant', fault: undefined, kept: true },
+  ...{ tenant: `acme-${name}`, from: 'Tenant', fault: undefined, kept: true, writtenAt: 0 },
   profile: { secret: `${name}-plane-access`, token: 'token', ca: 'CA', serverName: undefined },
 });
 

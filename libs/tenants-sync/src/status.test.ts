@@ -12,6 +12,7 @@ const verdict = (more: Partial<Verdict> = {}): Verdict => ({
   from: 'Tenant',
   fault: undefined,
   kept: false,
+  writtenAt: 0,
   ...more,
 });
 
@@ -44,7 +45,7 @@ describe('the status of a Tenant', () => {
     assert.deepEqual(conditions(refused), { Accepted: 'False 1', Connected: 'True 1' });
     assert.equal(refused.conditions?.[0]?.message, fault);
     assert.equal(conditions(statusOf(verdict(), {}, refused, '2')).Accepted, 'False 1');
-    assert.equal(conditions(statusOf(verdict(), { connected: two }, refused, '2')).Accepted, 'True 2');
+    assert.equal(conditions(statusOf(verdict(), { connected: two, fault: '' }, refused, '2')).Accepted, 'True 2');
     const { source } = verdict();
     const next = verdict({ source: { ...source, generation: 4 } });
     assert.equal(conditions(statusOf(next, {}, refused, '2')).Accepted, 'True 2');
@@ -86,6 +87,38 @@ describe('the status of a Tenant', () => {
 });
 
 describe('the writer of statuses', () => {
+  it('says of a file what members said once they had it, and of what they said before nothing', async () => {
+    const faults = new Map([['acme.prod.yaml', 'acme.prod.yaml: agents[0].port: port 9132: EADDRINUSE']]);
+    const { source } = verdict();
+    let status: TenantStatus = {};
+    const request = async ({ body }: { body: { status: TenantStatus } }) => {
+      ({ status } = body);
+      return { status };
+    };
+    const writer = new StatusWriter({
+      client: { request } as unknown as KubeClient,
+      ...{ known: () => status, access: () => undefined, leads: () => true },
+      failed: (_name, error) => assert.fail(error),
+    });
+    const accepted = async (generation: number, writtenAt: number, askedAt: number) => {
+      const plane = { askedAt, connected: new Map(), faults };
+      const mended = verdict({ source: { ...source, generation }, writtenAt });
+      await writer.write([mended], plane, new AbortController().signal);
+      return status.conditions?.map(
+        ({ type, reason, observedGeneration }) => `${type} ${reason} ${observedGeneration}`,
+      )[0];
+    };
+    const asked = 100_000;
+    assert.equal(await accepted(3, 0, asked), 'Accepted AtMembers 3');
+    assert.equal(await accepted(4, asked + 1, asked), 'Accepted InForce 4');
+    assert.equal(await accepted(4, asked + 1, asked + SYNC.inForceMs), 'Accepted InForce 4');
+    assert.equal(await accepted(4, asked + 1, asked + SYNC.inForceMs + 1), 'Accepted AtMembers 4');
+    // A secret that it names has changed, and what members said of the spec stays until they know.
+    faults.clear();
+    assert.equal(await accepted(4, 2 * asked, 2 * asked), 'Accepted AtMembers 4');
+    assert.equal(await accepted(4, 2 * asked, 2 * asked + SYNC.inForceMs), 'Accepted InForce 4');
+  });
+
   it('writes none more as soon as another sync leads', async () => {
     let leads = true;
     const written: string[] = [];

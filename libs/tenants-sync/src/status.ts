@@ -29,7 +29,7 @@ export const MANAGER = 'isthmus-tenants-sync';
 export interface Said {
   /** What the plane says of it; undefined if no member has answered. */
   readonly connected?: Connected | undefined;
-  /** What is wrong with its file at members, if one has answered. */
+  /** What is wrong with its file at members; empty if nothing is; undefined if none has answered since they have the file. */
   readonly fault?: string | undefined;
   /** What became of its ClusterProfile; undefined if that is not known. */
   readonly access?: Access | undefined;
@@ -74,12 +74,13 @@ const NOT_ASKED: Finding = {
   message: 'No member of the plane has answered yet',
 };
 
-/** @param last what was said before: while no member answers, what members said of the same spec stays */
+/** @param last what was said before: until a member says more, what members said of the same spec stays */
 function accepted({ fault, kept, source }: Verdict, said: Said, last: Condition | undefined): Finding {
   const stays = kept ? '. The last good state stays in force' : '';
   if (fault !== undefined) return { status: 'False', reason: 'Refused', message: `${fault}${stays}` };
-  if (said.fault !== undefined) return { status: 'False', reason: AT_MEMBERS, message: said.fault };
-  if (!said.connected && last?.reason === AT_MEMBERS && last.observedGeneration === source.generation) return last;
+  if (said.fault) return { status: 'False', reason: AT_MEMBERS, message: said.fault };
+  const same = last?.observedGeneration === source.generation;
+  if (said.fault === undefined && same && last?.reason === AT_MEMBERS) return last;
   return { status: 'True', reason: 'InForce', message: 'The spec is in force' };
 }
 
@@ -134,9 +135,10 @@ export class StatusWriter {
       if (verdict.source.kind !== 'Tenant') continue;
       const name = objectName({ metadata: verdict.source });
       const before = known(name) ?? {};
+      const inForce = plane && plane.askedAt >= verdict.writtenAt + SYNC.inForceMs;
       const said = {
         connected: plane && (plane.connected.get(verdict.tenant) ?? NOBODY),
-        fault: plane?.faults.get(`${fileName(verdict.source)}.yaml`),
+        fault: inForce ? (plane.faults.get(`${fileName(verdict.source)}.yaml`) ?? '') : undefined,
         access: access(name),
       };
       const status = statusOf(verdict, said, before, now);

@@ -45,3 +45,34 @@ test('a file that cannot be removed is tried again, and holds up no other', asyn
   await sync.flush();
   assert.equal(files().length, 1);
 });
+
+test('a verdict says since when the file lies there, whatever its object says', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-'));
+  t.after(() => rmSync(dir, { recursive: true }));
+  let at = 1;
+  let object = tenant('one');
+  const sync = new Sync({
+    directory: new Directory(dir),
+    stores: () => undefined,
+    sources: () => [object],
+    graceMs: 0,
+    changed: () => {},
+    now: () => at,
+  });
+  const judged = async (now: number, generation: number, fields: Source['fields']) => {
+    at = now;
+    object = { ...object, generation, fields };
+    sync.changed('acme/one');
+    await sync.flush();
+    return [...sync.verdicts].map(({ source, fault, writtenAt }) => [
+      source.generation,
+      fault !== undefined,
+      writtenAt,
+    ])[0];
+  };
+  const limits = { tunnels: 5 };
+  assert.deepEqual(await judged(1, 1, {}), [1, false, 1]);
+  assert.deepEqual(await judged(2, 2, { limits }), [2, false, 2]);
+  assert.deepEqual(await judged(3, 3, { limits: 'none' }), [3, true, 2]);
+  assert.deepEqual(await judged(4, 4, { limits }), [4, false, 2]);
+});

@@ -26,6 +26,8 @@ export interface Verdict {
   readonly fault: string | undefined;
   /** Whether an earlier state of it is in force. */
   readonly kept: boolean;
+  /** When the file in force was written, by the steady clock. -Infinity: before this sync began, or there is none. */
+  readonly writtenAt: number;
 }
 
 export interface SyncOptions {
@@ -175,7 +177,7 @@ export class Sync {
         directory.stage(composed);
         directory.commit(path, composed.text);
         this.#pending.delete(name);
-        this.#judge(name, composed, undefined);
+        this.#judge(name, composed, undefined, this.#options.now());
       } catch (error) {
         this.#clashes.release(path);
         this.#fail(name, composed, error);
@@ -212,7 +214,8 @@ export class Sync {
     this.#judge(name, composed, `it cannot be written: ${inWords(error)}`);
   }
 
-  #judge(name: string, composed: Composed | undefined, found: string | undefined): void {
+  /** @param at when its file was written, if it was now */
+  #judge(name: string, composed: Composed | undefined, found: string | undefined, at?: number): void {
     const all = this.#options.sources(name);
     const { source = all.at(-1), profile } = composed ?? {};
     if (!source) return;
@@ -224,7 +227,8 @@ export class Sync {
     const fault = found === undefined || found.length <= most ? found : `${found.slice(0, most)}...`;
     const kept = written !== undefined;
     const before = this.#verdicts.get(name);
-    const verdict = { source, tenant, from, fault, profile, kept };
+    const writtenAt = at ?? before?.writtenAt ?? Number.NEGATIVE_INFINITY;
+    const verdict = { source, tenant, from, fault, profile, kept, writtenAt };
     this.#verdicts.set(name, verdict);
     if (before?.fault !== fault || before?.source !== source || fault === undefined)
       this.#options.changed(name, verdict);
