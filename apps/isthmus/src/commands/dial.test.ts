@@ -21,6 +21,14 @@ describe('dial', () => {
   });
   after(() => server.close());
 
+  const closedPort = async () => {
+    const free = createServer().listen(0, '127.0.0.1');
+    await once(free, 'listening');
+    const { port: closed } = free.address() as AddressInfo;
+    free.close();
+    await once(free, 'close');
+    return closed;
+  };
   const here = (destination: string) => dialFromHere({ destination, withinMs: 60_000, firstByteMs: 60_000 });
 
   describe('a dial from this machine', () => {
@@ -64,13 +72,30 @@ describe('dial', () => {
     });
 
     it('says why it failed, by the names that a plane has', async () => {
-      const free = createServer().listen(0, '127.0.0.1');
-      await once(free, 'listening');
-      const { port: closed } = free.address() as AddressInfo;
-      free.close();
-      await once(free, 'close');
-      assert.equal((await here(`127.0.0.1:${closed}`)).error?.code, 'connection_refused');
+      assert.equal((await here(`127.0.0.1:${await closedPort()}`)).error?.code, 'connection_refused');
       assert.match((await here('nowhere.invalid:1')).error?.code ?? '', /^dns_/);
+    });
+
+    it('says that it was refused, also if the deadline passes before that is said', async (context) => {
+      const deadline = new AbortController();
+      const { signal } = deadline;
+      context.mock.method(AbortSignal, 'timeout', () => signal);
+      const { removeEventListener } = signal;
+      let over = false;
+      context.mock.method(signal, 'removeEventListener', (...args: Parameters<typeof removeEventListener>) => {
+        over = true;
+        removeEventListener.apply(signal, args);
+      });
+      const { now } = performance;
+      let taken = 0;
+      // The time is taken when the phase has failed, and then for the whole dial.
+      context.mock.method(performance, 'now', () => {
+        if (over && ++taken === 2) deadline.abort();
+        return now.call(performance);
+      });
+      const { error } = await here(`127.0.0.1:${await closedPort()}`);
+      context.mock.restoreAll();
+      assert.deepEqual([signal.aborted, error?.code], [true, 'connection_refused']);
     });
 
     it('needs no plane, and no gateway', async () => {

@@ -285,13 +285,14 @@ export async function dialFromHere({ destination, withinMs, firstByteMs }: HereO
       phases: [...view.phases, ...(took === undefined ? [] : [{ ...waited, ms: took }])],
     };
   } catch (error) {
+    const late = deadline.aborted;
     const ms = performance.now() - start;
     // An agent's words, and its name for it (RFC 9209). Only here: it brings all that carries tunnels.
     const { connectError } = await import('@isthmus/transport');
     // The phase that failed is the last one.
-    const late = phases.at(-1)?.name === 'dns' ? 'dns_timeout' : 'connection_timeout';
-    const { code, message: text } = deadline.aborted
-      ? { code: late, message: `no answer within ${withinMs / 1000} s` }
+    const timeout = phases.at(-1)?.name === 'dns' ? 'dns_timeout' : 'connection_timeout';
+    const { code, message: text } = late
+      ? { code: timeout, message: `no answer within ${withinMs / 1000} s` }
       : connectError({ destination: { host, port } }, error as NodeJS.ErrnoException);
     return { ...viewOf(destination, ms, phases), ok: false, error: { code, text, advice: ADVICE } };
   } finally {
