@@ -90,9 +90,11 @@ export class Asker implements Disposable {
   }
 }
 
-/** What answers may be any server. @throws Error for what no member of a plane says */
+/** What answers may be any server. @throws AskFault for a refusal of the request, Error for what no member of a plane says */
 function lineIn(text: string): AskLine {
   const said = fieldsIn(text);
+  // A member that fails late refuses the request as a whole, in a line.
+  if (isFault(said)) throw new AskFault(said);
   const { id, roles, address, version, zone } = fieldsOf(said.member);
   const known = [id, address, version, zone].every((each) => typeof each === 'string') && Array.isArray(roles);
   const told = isFault(said.error) || (said.error === undefined && typeof said.answer === 'object' && said.answer);

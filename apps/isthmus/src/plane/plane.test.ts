@@ -21,6 +21,11 @@ describe('an address that is no admin port', () => {
 
   const NO_MEMBER = /^no member answers: there: what answers is no member of a plane: is this its admin port\?/;
 
+  it('is not told of a member that says late why it does not answer', async () => {
+    const late = '\n{"code":"unavailable","message":"it stops"}\n';
+    assert.match(await told(200, late), /^no member answers: there: it stops\./);
+  });
+
   it('is named, whatever it answers', async () => {
     for (const body of [
       ...['hello', '<html></html>', 'null', '5', '[1]', '{"status":"ok"}', '{"answer":{}}', '{"member":5,"answer":[]}'],
