@@ -147,7 +147,7 @@ async function realOf(path: string): Promise<string> {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return path;
     const leads = await readlink(path).catch(() => undefined);
-    return leads === undefined ? path : await realOf(resolve(dirname(path), leads));
+    return leads === undefined ? path : await realOf(resolve(await realpath(dirname(path)), leads));
   }
 }
 

@@ -296,6 +296,13 @@ describe('login and why', () => {
       assert.equal((await login(...token, ...toApi(), '--as', user, '--kubeconfig', link)).status, EXIT.good);
     assert.ok(lstatSync(link).isSymbolicLink(), 'it is still a link');
     assert.match(readFileSync(join(dir, 'later', 'config'), 'utf8'), /name: first.*name: second/s);
+    // A relative link leads on from where it is, and not from the link to its directory.
+    mkdirSync(join(dir, 'deep', 'er'), { recursive: true });
+    symlinkSync('deep/er', join(dir, 'linked'));
+    symlinkSync('../beside', join(dir, 'deep', 'er', 'link'));
+    const through = join(dir, 'linked', 'link');
+    assert.equal((await login(...token, ...toApi(), '--kubeconfig', through)).status, EXIT.good);
+    assert.ok(existsSync(join(dir, 'deep', 'beside')) && !existsSync(join(dir, 'beside')));
     for (const to of ['no/such/place', 'round']) {
       const round = join(dir, 'round');
       symlinkSync(to, round);
