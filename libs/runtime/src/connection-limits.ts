@@ -93,6 +93,8 @@ interface Waiting {
   /** Its listener for the end of the socket, which must not keep all this as long as the socket. */
   readonly gone: () => void;
   freeSlot: FreeSlot | undefined;
+  /** Whether its handshake is over. */
+  greeted?: true;
 }
 
 /**
@@ -175,6 +177,11 @@ export class WaitingConnections {
     return this.#waiting.size;
   }
 
+  /** Whether some are in their handshake. */
+  get greets(): boolean {
+    return [...this.#waiting.values()].some(({ greeted }) => !greeted);
+  }
+
   /** Call with a new connection. Returns false if it was refused and closed. */
   enter(socket: Socket): boolean {
     const address = addressOf(socket);
@@ -219,6 +226,12 @@ export class WaitingConnections {
     else freeSlot(true);
     // Nobody listens to it until then.
     if (!begun) socket.on('error', () => {}).on('readable', look);
+  }
+
+  /** Call when the handshake is over, where that is no proof. */
+  greeted(socket: Socket): void {
+    const waiting = this.#of(socket);
+    if (waiting) waiting.greeted = true;
   }
 
   /** Call when the peer has proven who it is, or has gone. */

@@ -184,7 +184,7 @@ async function stopped(listeners: readonly Listener[]): Promise<void> {
   const idle = Promise.all(listeners.map((listener) => listener.idle));
   const start = performance.now();
   for (let greets = true; greets; ) {
-    greets = listeners.some(({ unproven }) => unproven.size > 0);
+    greets = listeners.some(({ unproven }) => unproven.greets);
     if (await within(idle, TRANSPORT.callerAnswerMs)) return;
     if (performance.now() - start > TRANSPORT.callerHandshakeMs) return;
   }

@@ -115,7 +115,8 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   };
   const left = (socket: Socket) => void connections.delete(socket);
   const accept = (socket: Socket) => {
-    if (!options.unproven) unproven.leave(socket);
+    if (options.unproven) unproven.greeted(socket);
+    else unproven.leave(socket);
     const end = new SocketEnd(socket, left);
     if (enter(socket)) new Undecided(end, options);
     else end.forget();
