@@ -70,6 +70,18 @@ test(
   }),
 );
 
+test('the agent of one address that ends at its start is not waited for', () => {
+  const changes = readFileSync(join(root, 'k8s/recipes/one-address/node/isthmus-agent.conf'), 'utf8');
+  const [, script = ''] = /^ExecStartPost=\/bin\/sh -c '(.*)'$/m.exec(changes) ?? [];
+  assert.match(script, /^until \[ -S /);
+  const { pid } = spawnSync('true');
+  // As systemd does it: of one that has ended already, the process id is unset.
+  for (const main of [String(pid), '']) {
+    const words = ['-c', script.replaceAll(/\$\{MAINPID\}/g, main)];
+    assert.equal(spawnSync('/bin/sh', words, { timeout: 60_000 }).status, 1);
+  }
+});
+
 /** The program of a unit, with its arguments as systemd would expand them, and its directories in `dir`. */
 function start(
   scope: Scope,
