@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import net, { BlockList } from 'node:net';
 import { afterEach, test } from 'node:test';
+import { freePort } from '@isthmus/directory/testing/servers';
 import { descriptors, listeningAt, machineAddresses } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
@@ -12,14 +13,6 @@ const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as net.AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 /** An agent's door, without a hub. */
 async function door(port: number, dial?: () => Promise<unknown>) {

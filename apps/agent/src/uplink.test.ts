@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
-import { changed, FakeClock } from '@isthmus/runtime/testing';
+import { changed, FakeClock, until } from '@isthmus/runtime/testing';
 import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
 import { planeEvents, TokenBucket } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
@@ -84,9 +84,9 @@ async function addressesTold(context: TestContext, more: Partial<UplinkOptions>)
   return message.type === 'membership' ? message.hubs.map(({ address }) => address) : [];
 }
 
-test('a link that cannot begin leaves no timers behind', async (context) => {
+test('a link that cannot begin, or that ends, leaves no timers behind', { timeout: 60_000 }, async (context) => {
   // Times that no other timer has.
-  using _ = changed(AGENT, { rulesMs: 12_345, tokenLookMs: 12_346 });
+  using _ = changed(AGENT, { rulesMs: 123_456, tokenLookMs: 123_457 });
   const { upgrades } = hub({ policy: true, renewal: true });
   const port = await portOf(
     net.createServer((socket) => upgrades.accept(socket)),
@@ -94,23 +94,38 @@ test('a link that cannot begin leaves no timers behind', async (context) => {
   );
   const { setTimeout, clearTimeout } = globalThis;
   const own: readonly unknown[] = [AGENT.rulesMs, AGENT.tokenLookMs];
-  const armed = new Set<unknown>();
+  const [begun, armed]: [unknown[], Set<unknown>] = [[], new Set()];
   context.mock.method(globalThis, 'setTimeout', (...args: Parameters<typeof setTimeout>) => {
     const timer = setTimeout(...args);
-    if (own.includes(args[1])) armed.add(timer);
+    if (own.includes(args[1])) {
+      begun.push(args[1]);
+      armed.add(timer);
+    }
     return timer;
   });
   context.mock.method(globalThis, 'clearTimeout', (timer: NodeJS.Timeout | undefined) => {
     armed.delete(timer);
     clearTimeout(timer);
   });
+  context.after(() => {
+    for (const timer of armed) clearTimeout(timer as NodeJS.Timeout);
+  });
+  const attempt = new AbortController();
+  const { signal } = attempt;
   const dial = () => {
+    // It tries no gRPC then.
+    attempt.abort();
     throw new Error('a defect');
   };
-  const settings = options({ serverNames: ['127.0.0.1'], timeout: 5000, dial });
-  await assert.rejects(connectUplink({ address: '127.0.0.1', port }, settings));
-  for (const timer of armed) clearTimeout(timer as NodeJS.Timeout);
-  assert.equal(armed.size, 0);
+  const settings = options({ serverNames: ['127.0.0.1'] });
+  await assert.rejects(connectUplink({ address: '127.0.0.1', port }, { ...settings, signal, dial }), /a defect/);
+  assert.deepEqual(begun, [AGENT.rulesMs]);
+  await until(() => armed.size === 0, 'the end of the first link');
+  const uplink = await connectUplink({ address: '127.0.0.1', port }, settings);
+  assert.deepEqual(begun.slice(1).sort(), own);
+  assert.equal(armed.size, 2);
+  uplink.destroy(new Error('seen'));
+  await until(() => armed.size === 0, 'the end of the second link');
 });
 
 test('a certificate for the address that is dialled makes no hub: it gets no token', {

@@ -148,6 +148,7 @@ test(
 );
 
 test("an endless answer of a tenant's API server is not read", TIMEOUT, async (context) => {
+  using _ = changed(ADMISSION, { tokenReviewMs: 60_000 });
   const { a, b, prove } = await hosted(context);
   let read = 0;
   a.intercept = (_request, response) => {

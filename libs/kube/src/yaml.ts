@@ -47,7 +47,7 @@ function* tokensOf(text: string, lines: LineCounter | undefined, faults: YAMLPar
   let left = KUBE.yamlPieces;
   for (const piece of new Lexer().lex(text)) {
     if (--left < 0) {
-      faults.push(fault(0, `it has more than ${KUBE.yamlPieces} words and signs`));
+      faults.push(fault(0, `it has more than ${KUBE.yamlPieces} words, signs, blanks and line ends`));
       return;
     }
     yield* parser.next(piece);

@@ -353,6 +353,26 @@ test('a link that closes keeps a silent tunnel for longer than a dead one would 
   }
 });
 
+test('a tunnel that both sides have ended, and that nobody reads any more, is let go by its abort', async () => {
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => {
+      socket.end(Buffer.alloc(60_000, 1));
+      socket.resume();
+    }),
+  );
+  const { client, server } = await link(dialTcp);
+  const { end } = await client.dial(request(port));
+  let closed = 0;
+  const nothing = () => {};
+  end.use({ onData: nothing, onDrain: nothing, onEnd: nothing, onClose: () => closed++ });
+  end.pause();
+  end.finish(false);
+  await until(() => client.open === 0 && server.open === 0, 'the end of both sides');
+  assert.equal(closed, 0);
+  end.abort(new Error('the caller went away'));
+  assert.equal(closed, 1);
+});
+
 test('a tunnel that has ended is read to its end, however slowly, after its link went', async () => {
   const port = await listen(
     net.createServer({ allowHalfOpen: true }, (socket) => {
