@@ -131,6 +131,7 @@ export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd
   close(): void {
     this.stream.destroy();
   }
+
   whenLeft(left: () => void): void {
     onceClosed(this.stream, left);
   }

@@ -103,7 +103,7 @@ function withoutTls(about: string, fault: string): Result {
     );
   return portReport.fail(
     about,
-    `it takes connections, but no TLS handshake comes about: ${fault}`,
+    `it accepts connections, but the TLS handshake fails: ${fault}`,
     'its process hangs, is busy, or refuses this machine: see its log, and isthmus status',
   );
 }

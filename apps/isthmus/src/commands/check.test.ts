@@ -191,19 +191,19 @@ describe('check', () => {
 
   describe('a port of a hub', () => {
     /** What is said of one that does this with each connection. */
-    const told = async (serve: (socket: Socket) => void, timeoutMs = 60_000) => {
+    const told = async (serve: (socket: Socket) => void) => {
       await using port = createServer((socket) => serve(socket.resume())).listen(0, '127.0.0.1');
       await once(port, 'listening');
       const peerAddress = `127.0.0.1:${(port.address() as AddressInfo).port}`;
       const hub = adminApi.Hub.fromPartial({ hubId: 'hub-0', peerAddress });
-      const [result] = await checkPorts([hub], {}, { timeoutMs, now: 0, announce: async () => {} });
+      const [result] = await checkPorts([hub], {}, { timeoutMs: 60_000, now: 0, announce: async () => {} });
       return `${result?.outcome}: ${result?.detail}`;
     };
 
-    it('is without TLS only if it says so: one that gives no answer, or refuses, fails', async () => {
+    it('is without TLS only if it says so: one that hangs up, or refuses, fails', async () => {
       const plain = (socket: Socket) => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n');
       assert.equal(await told(plain), 'warn: it listens, but does not use TLS');
-      const none = 'fail: it takes connections, but no TLS handshake comes about: ';
+      const none = 'fail: it accepts connections, but the TLS handshake fails: ';
       const wordless = (socket: Socket) => void socket.once('data', () => socket.end());
       assert.ok((await told(wordless)).startsWith(none));
       const alert = (socket: Socket) => void socket.end(Buffer.from([21, 3, 3, 0, 2, 2, 40]));

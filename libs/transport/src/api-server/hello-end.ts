@@ -5,8 +5,8 @@ import { SocketEnd } from '../socket-end.ts';
 import { type ClientHello, ClientHelloReader, HANDSHAKE, UNREADABLE } from '../tls/client-hello.ts';
 
 /**
- * The end of a tunnel at a socket of a client, or of its API server, which finds the ClientHello that passes first. Nothing waits for it. What has gone
- * round begins with a header of the PROXY protocol for each time, if the API server gets them.
+ * The end of a tunnel at a socket of a client, or of its API server, which finds the ClientHello that passes first. Nothing waits for it. A connection
+ * that came back has one PROXY header for each time round, if the API server wants them.
  */
 export class HelloEnd extends SocketEnd {
   readonly #way: 'from' | 'to';

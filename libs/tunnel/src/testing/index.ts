@@ -28,7 +28,7 @@ export function established(): Established {
   };
 }
 
-/** An end at a stream, whose failures somebody else may hear of or nobody. */
+/** An end at a stream. Its failures need no listener. */
 export function endOf<Stream extends Duplex>(stream: Stream): DuplexEnd<Stream> {
   return new DuplexEnd(stream.on('error', () => {}));
 }
