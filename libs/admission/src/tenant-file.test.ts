@@ -91,7 +91,11 @@ describe("a tenant's file", () => {
       'tenant: a\nlimits: {tunnels: 0}',
       /^2:19 limits\.tunnels: expected a whole number, 1 or more/,
     ],
-    ['has no number of bytes', 'tenant: a\nlimits: {bytesQueued: 1XB}', /expected a number of bytes/],
+    [
+      'has no number of bytes',
+      'tenant: a\nlimits: {bytesQueued: 1XB}',
+      /^2:23 \S+: expected a number of bytes such as \S+ or \S+$/,
+    ],
     ['has a rule without a condition', 'tenant: a\ndial: {deny: [{name: x}]}', /expected cidr, host or ports/],
     [
       'has a rule of an endless name',

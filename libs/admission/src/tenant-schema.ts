@@ -74,7 +74,7 @@ function bytesOf(value: string | number): number {
 const bytes = v.pipe(
   v.union([v.string(), v.number()], 'expected a number of bytes such as 200MB or 16MiB'),
   v.check((value) => bytesOf(value) >= 1, 'expected a number of bytes such as 200MB or 16MiB'),
-  v.check((value) => bytesOf(value) <= Number.MAX_SAFE_INTEGER, 'expected fewer bytes than 2^53'),
+  v.check((value) => !(bytesOf(value) > Number.MAX_SAFE_INTEGER), 'expected fewer bytes than 2^53'),
 );
 
 /** An https URL, or an http URL on this machine: an attacker who can change what is fetched chooses whom we trust. */

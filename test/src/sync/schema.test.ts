@@ -107,7 +107,7 @@ const REFERENCES = [
 /** What of a file's check no schema says: an object with it is admitted, and its status says what is wrong. */
 const OF_VALUES = [
   /is no prefix|has 0 to|bits set behind|is neither a DNS name|is an address|expected a URL|HOST:PORT|port in|host in/,
-  /is a pattern: list|bad destination|only what can be printed|expected a number of bytes|fewer bytes than|such as \/metrics|a DNS name|destination|no port|port number/,
+  /is a pattern: list|bad destination|only what can be printed|expected a number of bytes|such as \/metrics|a DNS name|destination|no port|port number/,
 ];
 
 describe('The definition of Tenant', { skip: noApiServer }, () => {
