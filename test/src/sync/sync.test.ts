@@ -63,7 +63,13 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
     'is explained by kubectl, which shows what is in force, from what, and for whom in columns',
     scoped(async () => {
       const kube = await api();
-      const explained = await kube.kubectl(['explain', 'tenant.spec.agents.certificates.ca.secretRef']);
+      let explained = '';
+      const explain = async () => {
+        explained = await kube.kubectl(['explain', 'tenant.spec.agents.certificates.ca.secretRef']).catch(() => '');
+        return explained !== '';
+      };
+      // The API server tells of a new definition a moment later.
+      await until(explain, { what: 'what kubectl knows of a Tenant' });
       assert.match(explained, /^GROUP: +isthmus\.dev\nKIND: +Tenant\nVERSION: +v1alpha1\n/);
       assert.match(explained, /A key of a secret, which has the label isthmus\.dev\/plane\./);
       assert.match(explained, /\n {2}name\t<string> -required-\n {4}Name of the secret\.\n/);
