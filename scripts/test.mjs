@@ -52,8 +52,8 @@ const PARTS = {
 const SILENT = /^\s*[✔▶] |^ℹ |^\s*(\.\.\. )?ok \(|\.\.\.( ok \(|$)|^running \d+ tests? from /;
 
 /**
- * Nx knows what a change can affect, and runs only that. One target has all whole planes, of four files at once: with more, two processors are so
- * busy that a program is silent for longer than its peers wait.
+ * Nx knows what a change can affect, and runs only that. One target has most whole planes, of four files at once; in CI, up to two files with planes run
+ * beside it. With more, two processors are so busy that a program is silent for longer than its peers wait.
  */
 function nx(parallel, ...targets) {
   const fresh = process.env.CI === 'true' ? ['--skipNxCache'] : [];

@@ -47,8 +47,9 @@ export interface Composition {
   readonly names: ReadonlySet<string>;
 }
 
-/** Where the files lie that tenants' files name. Members pass over names that begin with a dot. */
+/** Where the files lie that tenants' files name: members pass over names that begin with a dot. And how tenants' files end. */
 export const FILES = '.files';
+export const ENDING = '.yaml';
 
 /** Names of the API's namespaces and objects, which are to become names of files. */
 const NAME = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;

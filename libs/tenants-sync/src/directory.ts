@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { CredentialCache, type ReadFile, readTenantFile, type TenantFile, type TenantSource } from '@isthmus/admission';
-import { type Composed, FILES } from './compose.ts';
+import { type Composed, ENDING, FILES } from './compose.ts';
 import { SYNC } from './defaults.ts';
 
 /** A tenant's file of ours that lies in the directory. */
@@ -13,7 +13,6 @@ export interface Written {
   readonly object: NonNullable<TenantFile['source']>;
 }
 
-const ENDING = '.yaml';
 /** Begins the name of what is not complete yet. */
 const HALF = '.half-';
 

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type KubeClient, KubeStatusError, objectName } from '@isthmus/kube';
-import { fileName } from './compose.ts';
+import { ENDING, fileName } from './compose.ts';
 import { SYNC } from './defaults.ts';
 import type { Connected, PlaneSays } from './member.ts';
 import type { Verdict } from './sync.ts';
@@ -138,7 +138,7 @@ export class StatusWriter {
       const inForce = plane && plane.askedAt >= verdict.writtenAt + SYNC.inForceMs;
       const said = {
         connected: plane && (plane.connected.get(verdict.tenant) ?? NOBODY),
-        fault: inForce ? (plane.faults.get(`${fileName(verdict.source)}.yaml`) ?? '') : undefined,
+        fault: inForce ? (plane.faults.get(`${fileName(verdict.source)}${ENDING}`) ?? '') : undefined,
         access: access(name),
       };
       const status = statusOf(verdict, said, before, now);

@@ -21,7 +21,7 @@ describe('an address that is no admin port', () => {
 
   const NO_MEMBER = /^no member answers: there: what answers is no member of a plane: is this its admin port\?/;
 
-  it('is not told of a member that says late why it does not answer', async () => {
+  it('is not what a member is called that refuses late', async () => {
     const late = '\n{"code":"unavailable","message":"it stops"}\n';
     assert.match(await told(200, late), /^no member answers: there: it stops\./);
   });

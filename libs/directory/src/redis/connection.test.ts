@@ -2,31 +2,36 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { changed, until } from '@isthmus/runtime/testing';
 import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { redisRegistry } from './registry.ts';
 
+/** A registry at a server that plays Redis. */
+async function connected(t: TestContext, play: (socket: Socket) => void) {
+  const server = createServer((socket) => play(socket.on('error', () => {}))).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const registry = redisRegistry({ url: `redis://127.0.0.1:${port}`, plane: 'p' });
+  t.after(() => registry.close());
+  return { port, registry };
+}
+
 test('the error for a connection that broke during a command says so in plain words', async (t) => {
-  const server = createServer((socket) => {
-    socket.on('error', () => {});
+  const { port, registry } = await connected(t, (socket) => {
     // Accepts what the client says about itself, and does not answer its first script.
     socket.on('data', (data) => {
       const said = data.toString();
       if (said.includes('eval')) socket.destroy();
       else socket.write('+OK\r\n'.repeat(said.match(/^\*/gm)?.length ?? 0));
     });
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.after(() => server.close());
-  const { port } = server.address() as AddressInfo;
-  const registry = redisRegistry({ url: `redis://127.0.0.1:${port}`, plane: 'p' });
-  t.after(() => registry.close());
+  });
   await assert.rejects(registry.members(), (error: Error) => {
     assert.ok(error instanceof RegistryUnavailable);
     assert.match(
@@ -40,17 +45,11 @@ test('the error for a connection that broke during a command says so in plain wo
 test('a server that has as many clients as it may have is heard, and not the broken pipe of who writes to it', async (t) => {
   using _ = changed(DIRECTORY, { commandMs: 60_000, staggerMs: 60_000 });
   let connections = 0;
-  const server = createServer((socket) => {
-    socket.on('error', () => {});
+  const { port, registry } = await connected(t, (socket) => {
     // What it says to the first is lost to who has written: Linux drops it at the reset.
     if (++connections === 1) socket.once('data', () => socket.resetAndDestroy());
     else socket.end('-ERR max number of clients reached\r\n');
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.after(() => server.close());
-  const { port } = server.address() as AddressInfo;
-  const registry = redisRegistry({ url: `redis://127.0.0.1:${port}`, plane: 'p' });
-  t.after(() => registry.close());
+  });
   for (let tries = 0; tries < 3; tries++)
     await assert.rejects(registry.members(), { message: `redis 127.0.0.1:${port}: max number of clients reached` });
 });
