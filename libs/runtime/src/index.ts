@@ -56,6 +56,7 @@ export { bufferSizes, memory, memoryLimit, poolBytes } from './memory.ts';
 export { RandomSet, randomHex } from './random.ts';
 export { lookupName, names, resolveName } from './resolve.ts';
 export { Rounds, type TakesTurns } from './rounds.ts';
+export { SendQueue } from './send-queue.ts';
 export {
   answerTo,
   beginsWith,

@@ -1,5 +1,6 @@
 import { createSecureContext } from 'node:tls';
 import { RUNTIME } from './defaults.ts';
+import { type Functions, type Library, openFfi, type Pointer, type Signature } from './ffi.ts';
 
 /** Keys that Go verifies too (crypto/x509): RSA, ECDSA on NIST's curves, Ed25519. Others may take hundreds of times as long. */
 const CURVES: readonly string[] = ['secp224r1', 'prime256v1', 'secp384r1', 'secp521r1'];
@@ -72,22 +73,7 @@ const CRYPTO_EX_NEW: Signature = {
   return: 'void',
 };
 
-type Pointer = bigint;
-interface Signature {
-  readonly arguments: readonly string[];
-  readonly return: string;
-}
-
-/** What is used of `node:ffi`, which Node has from version 26 on. */
-interface Ffi {
-  readonly DynamicLibrary: new (path: null) => Library;
-  getRawPointer(bytes: Buffer): Pointer;
-}
-interface Library {
-  getFunctions(signatures: Readonly<Record<string, Signature>>): OpenSsl;
-  registerCallback(signature: Signature, callback: (first: Pointer) => unknown): Pointer;
-}
-type OpenSsl = Readonly<Record<keyof typeof OPENSSL, (...args: readonly (Pointer | number | Buffer)[]) => never>>;
+type OpenSsl = Functions<keyof typeof OPENSSL>;
 
 let bounded: boolean | Error | undefined;
 
@@ -217,21 +203,6 @@ function proveVerification(openssl: OpenSsl, pointerTo: (bytes: Buffer) => Point
     openssl.X509_free(certificate);
     if ((error === X509_V_ERR_APPLICATION_VERIFICATION) !== refused)
       throw new Error(`it ${refused ? 'verifies' : 'does not verify'} ${what} (${error})`);
-  }
-}
-
-/** Loads what this process has loaded already. Undefined where Node has no `node:ffi`, or is told to do without. */
-function openFfi(): { readonly ffi: Ffi; readonly library: Library } | undefined {
-  const { emitWarning } = process;
-  // It warns that it is experimental.
-  process.emitWarning = () => {};
-  try {
-    const ffi = process.getBuiltinModule('node:ffi') as Ffi | undefined;
-    return ffi && { ffi, library: new ffi.DynamicLibrary(null) };
-  } catch {
-    return undefined;
-  } finally {
-    process.emitWarning = emitWarning;
   }
 }
 

@@ -115,32 +115,16 @@ export const WIRE = {
   pruneAt: 1000,
   /** What may wait in a stream before its writer is asked to pause. */
   queueAheadBytes: 64 * 1024,
-  /** What a connection may have sent, and the other process not have read, at first. */
-  inFlightFirstBytes: 64 * 1024,
-  /** What it may always have. A path of 1 Mbit/s takes 66 ms for it. */
-  inFlightLeastBytes: 8 * 1024,
-  /** What it may have at most, besides what the path holds, if several groups of streams share it. */
+  /** What a link may have sent, and the other process not have read, besides what the path holds, if several groups of streams share it. */
   inFlightSharedBytes: 512 * 1024,
-  /** The same for a single group: nobody waits behind it, and few checkpoints cost less. */
+  /** The same for a single group: nobody waits behind it. */
   inFlightAloneBytes: 4 * 1024 * 1024,
   /** What a path holds at most for each millisecond of its round-trip time: 160 MB/s. */
   pathBytesPerMs: 160 * 1024,
-  /** Bytes may wait on a path for as long as it takes itself, and for this long if it is shorter. */
-  queueMs: 50,
-  /** How often a full link tries how long its path is with less under way, at most. */
-  trialEveryMs: 10_000,
-  /** The same in round trips, because a trial takes two. */
-  trialEveryRounds: 32,
-  /** What is under way in a trial, of what the path holds. With half, a path with 1 % loss carried a tenth less. */
-  trialShare: 0.75,
-  /** What has changed by this factor has changed, and it is no noise. */
-  growth: 1.25,
-  /** Delivery no longer gets faster if it did not in so many rounds. */
-  growthRounds: 3,
-  /** After a rest of this time, a link begins with `inFlightFirstBytes` again, as TCP begins with little. */
-  restartMs: 1000,
-  /** Checkpoints that are under way on a full connection. With fewer, the sender would pause between their answers. */
-  checkpoints: 8,
+  /** How many checkpoints `inFlightSharedBytes` have. With fewer, the sender would pause between their answers. */
+  sharedCheckpoints: 8,
+  /** The same for a single group, which has a larger bound: each costs a PING and its answer. */
+  aloneCheckpoints: 2,
   /** The size to which a receive window grows on any connection if its reader keeps up. With 1 MiB, bulk is a third slower. */
   localWindowBytes: 4 * 1024 * 1024,
   /** The largest receive window: 160 MB/s at a round-trip time of 100 ms. */
@@ -152,6 +136,8 @@ export const WIRE = {
    * path for as long as it takes itself. With 1, a download stayed at 135 kB/s on an empty path of 300 ms.
    */
   windowRounds: 2,
+  /** By how much a path may have become longer since the last bytes, as far as one delay shows it. */
+  pathGrowth: 1.25,
   /** By how much of its size such a window grows. A window that doubles is always a little behind TCP's, which doubles too. */
   farGrowth: 3,
   /** How much all receive windows of the process may grow together because their round-trip times are long. */

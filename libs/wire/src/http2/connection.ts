@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { type Guarded, onRead } from '@isthmus/runtime';
+import { type Guarded, onRead, SendQueue } from '@isthmus/runtime';
 import type { Config } from '../defaults.ts';
 import {
   ConnectionError,
@@ -116,12 +116,14 @@ export class Connection implements ReadingSink {
     const received = () => this.bytesRead;
     const pings = new Pings({ unread, received }, config);
     this.#pings = pings;
-    const checkpoint = (read: (took: number) => void) => {
+    const checkpoint = (read: () => void) => {
       pings.checkpoint(read);
       return pingFrame(NOTHING, false);
     };
     // Other programs' endpoints may count PINGs as abuse.
-    const inFlight: InFlight | undefined = rules.groupField === undefined ? undefined : new InFlight(pings, config);
+    const isLink = rules.groupField !== undefined;
+    const inFlight: InFlight | undefined = isLink ? new InFlight(pings, config) : undefined;
+    const sendQueue = isLink ? SendQueue.of(socket) : undefined;
     const patience = options.latePongs ? { patience: behindBulk(config) } : {};
     const output = new Output({
       config,
@@ -130,6 +132,7 @@ export class Connection implements ReadingSink {
       defer,
       ...patience,
       inFlight,
+      sendQueue,
       checkpoint,
       failed,
     });

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { type Guarded, guarding, Queue, Rounds, type TakesTurns } from '@isthmus/runtime';
+import { type Guarded, guarding, Queue, Rounds, type SendQueue, type TakesTurns } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { FloodGuard } from './floods.ts';
 import {
@@ -117,8 +117,10 @@ interface OutputOptions {
   readonly patience?: Patience;
   /** Bounds what the peer has not read. Default: only the windows and the socket do. */
   readonly inFlight?: InFlight | undefined;
-  /** Makes a checkpoint (see `InFlight`). @param read called once the peer has read all that left before it, with how long that took in ms */
-  readonly checkpoint: (read: (took: number) => void) => Buffer;
+  /** Bounds what the socket has not sent. Default: only its stream does. */
+  readonly sendQueue?: Pick<SendQueue, 'bytes' | 'follow'> | undefined;
+  /** Makes a checkpoint (see `InFlight`). @param read called once the peer has read all that left before it */
+  readonly checkpoint: (read: () => void) => Buffer;
   /** The peer does not read what it asks for, or a callback of ours threw. */
   readonly failed: (error: Error) => void;
 }
@@ -143,6 +145,11 @@ export class Output {
   readonly #sendSoon: () => void;
   readonly #checkpoint: OutputOptions['checkpoint'];
   readonly #inFlight: InFlight | undefined;
+  readonly #sendQueue: OutputOptions['sendQueue'];
+  /** DATA since the path's rate was asked for, in bytes. */
+  #unfollowed = 0;
+  /** Called when a write has left that took the last room. */
+  readonly #written = () => this.#scheduleIfWaiting();
   readonly #lateFrames: LateFrames;
   readonly #common: SendGroup;
   /** By group: the streams that have DATA to send, and wait for their turn. */
@@ -171,6 +178,7 @@ export class Output {
     this.#addedBytes = greeting.length;
     this.#defer = defer;
     this.#inFlight = options.inFlight;
+    this.#sendQueue = options.sendQueue;
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
     this.#sendSoon = this.guarded(this.#send.bind(this));
@@ -238,7 +246,9 @@ export class Output {
 
   /** How many bytes a write may have now. */
   #room(): number {
-    return Math.min(this.config.writeBytes, this.#inFlight?.room ?? this.config.writeBytes);
+    const { writeBytes } = this.config;
+    const unsent = this.#sendQueue ? this.#sendQueue.bytes - this.#socket.writableLength : writeBytes;
+    return Math.min(writeBytes, unsent, this.#inFlight?.room ?? writeBytes);
   }
 
   /** Enlarges the connection's window. @throws ConnectionError if it would exceed the largest window */
@@ -304,13 +314,21 @@ export class Output {
     const socket = this.#socket;
     if (socket.destroyed) return;
     const [first] = parts;
-    if (parts.length === 1 && typeof first === 'object') socket.write(first);
-    else if (bytes <= this.config.mergedWriteBytes) socket.write(joined(parts, bytes));
+    const written = this.#takesLastRoom(bytes) ? this.#written : undefined;
+    if (parts.length === 1 && typeof first === 'object') socket.write(first, written);
+    else if (bytes <= this.config.mergedWriteBytes) socket.write(joined(parts, bytes), written);
     else {
       socket.cork();
-      for (const piece of pieces(parts)) socket.write(piece);
+      const all = [...pieces(parts)];
+      for (const [index, piece] of all.entries()) socket.write(piece, index === all.length - 1 ? written : undefined);
       socket.uncork();
     }
+  }
+
+  /** Whether DATA waits for a write of so many bytes. A stream that holds little emits no `drain` then. */
+  #takesLastRoom(bytes: number): boolean {
+    if (!this.#sendQueue) return false;
+    return this.#sendQueue.bytes - this.#socket.writableLength - bytes <= this.config.shortestFrameBytes;
   }
 
   #addData(): void {
@@ -348,6 +366,7 @@ export class Output {
         else if (this.#readyStreams === 0) lines.leave();
       }
       if (this.#inFlight?.send(filled)) this.#addCheckpoint(this.#inFlight);
+      this.#follow(filled);
     } finally {
       this.#addingData = false;
     }
@@ -355,11 +374,20 @@ export class Output {
 
   #addCheckpoint(inFlight: InFlight): void {
     const read = inFlight.checkpoint();
-    const answered = this.guarded((took: number) => {
-      read(took);
+    const answered = this.guarded(() => {
+      read();
       this.#scheduleIfWaiting();
     });
     this.add(this.#checkpoint(answered));
+  }
+
+  /** Asks how fast the path delivers each time that four full queues have left. */
+  #follow(filled: number): void {
+    if (!this.#sendQueue) return;
+    this.#unfollowed += filled;
+    if (this.#unfollowed < 4 * this.#sendQueue.bytes) return;
+    this.#unfollowed = 0;
+    this.#sendQueue.follow();
   }
 
   /** Asks writers for more, those that have waited longest first, until `ready` streams of each group have something. */

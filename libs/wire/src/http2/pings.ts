@@ -3,7 +3,7 @@ import { type Config, WIRE } from '../defaults.ts';
 
 interface Ping {
   readonly since: number;
-  readonly done: ((took: number) => void) | undefined;
+  readonly done: (() => void) | undefined;
   readonly isCheckpoint: boolean;
   /** Whether the other side had read nearly all that was sent before. */
   readonly isQuiet: boolean;
@@ -48,7 +48,7 @@ export class Pings {
   }
 
   /** A PING is sent whose answer says that the DATA before it was read. The caller bounds how many. */
-  checkpoint(done: (took: number) => void): void {
+  checkpoint(done: () => void): void {
     this.#push(done, true);
   }
 
@@ -62,7 +62,7 @@ export class Pings {
     const longest = Math.max(slower, Math.min(quiet, this.#lastQuiet));
     this.#lastQuiet = quiet;
     this.rtt = this.rtt === 0 ? took : Math.min(took, longest);
-    ping.done?.(took);
+    ping.done?.();
   }
 
   #push(done: Ping['done'], isCheckpoint: boolean): void {

@@ -119,7 +119,7 @@ export class ReceiveWindow {
   #measure(bytes: number): void {
     this.#ahead -= bytes;
     if (this.#ahead >= 0) return;
-    this.#usedAfter = Math.min(performance.now() - this.#returnedAt, this.#config.growth * this.#usedAfter);
+    this.#usedAfter = Math.min(performance.now() - this.#returnedAt, this.#config.pathGrowth * this.#usedAfter);
   }
 
   #growth(): number {

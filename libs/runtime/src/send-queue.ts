@@ -1,0 +1,64 @@
+import type { Socket } from 'node:net';
+import { RUNTIME } from './defaults.ts';
+import { type Functions, openFfi } from './ffi.ts';
+
+/** Numbers of Linux (linux/in.h, linux/tcp.h). */
+const [IPPROTO_TCP, TCP_INFO, TCP_NOTSENT_LOWAT] = [6, 11, 25];
+/** Where `struct tcp_info` has the rate at which the path delivers, in bytes per second, and where that ends. */
+const [RATE_AT, RATE_END] = [160, 168];
+/** The option is a number of 32 bits. */
+const MOST = 2 ** 30;
+
+const LIBC = {
+  getsockopt: { arguments: ['int32', 'int32', 'int32', 'buffer', 'buffer'], return: 'int32' },
+  setsockopt: { arguments: ['int32', 'int32', 'int32', 'buffer', 'uint32'], return: 'int32' },
+} as const;
+
+let libc: Functions<keyof typeof LIBC> | false | undefined;
+
+function openLibc(): Functions<keyof typeof LIBC> | false {
+  try {
+    return (process.platform === 'linux' && openFfi()?.library.getFunctions(LIBC)) || false;
+  } catch {
+    return false;
+  }
+}
+
+const info = Buffer.alloc(RATE_END);
+const number = Buffer.alloc(4);
+
+/**
+ * The bytes of a TCP socket that the kernel has accepted and not sent. It accepts up to 4 MB, and on a thin path the next byte waits for all of
+ * them. So the kernel is told, through `node:ffi`, to keep what the path delivers in `sendQueueMs`, and the rest waits here, where small writes
+ * overtake bulk. What has been sent is TCP's business: nothing here holds its window down.
+ */
+export class SendQueue {
+  /** How many bytes shall wait at most, in the kernel and in the socket's stream each. */
+  bytes = 0;
+  readonly #socket: Socket;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  /** @returns undefined for what is no TCP socket of Linux, or without `node:ffi`: then the kernel decides, as for any program */
+  static of(socket: Socket): SendQueue | undefined {
+    const queue = new SendQueue(socket);
+    return queue.follow() ? queue : undefined;
+  }
+
+  /** Asks the kernel how fast the path delivers. @returns whether it has answered */
+  follow(): boolean {
+    libc ??= openLibc();
+    // Node says it of every handle of a socket, and of nothing else. -1 once it is closed.
+    const { fd = -1 } = (this.#socket as { _handle?: { fd?: number } | null })._handle ?? {};
+    if (!libc || fd < 0) return false;
+    number.writeInt32LE(RATE_END);
+    if (libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, number) !== 0 || number.readInt32LE() < RATE_END) return false;
+    const { sendQueueLeastBytes, sendQueueMs } = RUNTIME;
+    const delivered = Math.floor((Number(info.readBigUInt64LE(RATE_AT)) * sendQueueMs) / 1000);
+    this.bytes = Math.min(MOST, Math.max(sendQueueLeastBytes, delivered));
+    number.writeInt32LE(this.bytes);
+    return libc.setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, number, 4) === 0;
+  }
+}
