@@ -222,7 +222,7 @@ test('a hub that drains with a tunnel answers questions until it closes, and has
   await agentOf(running.agentAddress, dial);
   links.sync([{ hubId: 'h1', peerAddress: running.peerAddress, draining: false }]);
   await until(() => links.link('h1') !== undefined);
-  const [session] = await until(() => (running.sessionCount === 1 ? [...running.sessions()] : undefined));
+  const [session] = await until(() => (running.sessions.size === 1 ? [...running.sessions.list()] : undefined));
   const request = { id: '0000000000000001', tenant: 'default', session: session?.sessionId ?? '' };
   const to = { destination: { host: 'h', port: 1 }, deadline: performance.now() + 60_000, signal: new DialAbort() };
   const tunnel = await links.link('h1')?.dial({ ...request, ...to });

@@ -3,15 +3,7 @@ import type { Change, Directory, HubRecord, HubRegistration, Registry } from '@i
 import type { Hub } from '@isthmus/plane';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { ApiServerGateways, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
-import {
-  type Ask,
-  type Attach,
-  agentKey,
-  type Dial,
-  type GatewayLoss,
-  type Question,
-  type SessionInfo,
-} from '@isthmus/tunnel';
+import { type Ask, type Attach, agentKey, type Dial, type GatewayLoss, type Question } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { hubAttach, hubDial } from './pipeline.ts';
 import { giveUpSessions, SessionTable, sessionsAtOtherHubs } from './sessions.ts';
@@ -44,12 +36,12 @@ class RunningHub implements Hub {
   readonly hubId: string;
   readonly dial: Dial;
   readonly attach: Attach;
+  readonly sessions: SessionTable;
   readonly #options: HubOptions;
   /** This hub's record in the registry. */
   #record: HubRecord;
   /** Unset until its ports listen. */
   #registration: HubRegistration | undefined;
-  readonly #sessions: SessionTable;
   readonly #agents: AgentPort;
   readonly #gateways: ApiServerGateways;
   #peers: PeerServer | undefined;
@@ -58,9 +50,8 @@ class RunningHub implements Hub {
   /** The plane's hubs, as last reported. */
   #hubs: readonly HubRecord[] = [];
   readonly #superseded = Promise.withResolvers<Error>();
-  /** Whether another process has taken this hub's record. */
-  #isSuperseded = false;
-  #detail = 'not yet registered';
+  /** Fails once another process has taken this hub's record. */
+  registration: Check = { name: 'registration', ok: true, detail: 'not yet registered' };
 
   constructor(options: HubOptions) {
     this.#options = options;
@@ -69,7 +60,7 @@ class RunningHub implements Hub {
     const incarnation = Date.now();
     const addresses = { peerAddress: advertiseAddress, agentAddress: advertiseAgentAddress };
     this.#record = { hubId: this.hubId, zone, incarnation, draining: false, ...addresses };
-    this.#sessions = new SessionTable({
+    this.sessions = new SessionTable({
       hubId: this.hubId,
       incarnation,
       events: observation.events,
@@ -81,10 +72,10 @@ class RunningHub implements Hub {
       },
     });
     this.#gateways = new ApiServerGateways({ hubId: this.hubId, events: observation.events });
-    this.#agents = new AgentPort(options, this.#sessions, this.#gateways);
+    this.#agents = new AgentPort(options, this.sessions, this.#gateways);
     const way = { observation, manyTenants: options.tenancy !== undefined };
-    this.dial = hubDial({ ...way, session: this.#sessions.dial });
-    this.attach = hubAttach({ ...way, session: this.#sessions.attach });
+    this.dial = hubDial({ ...way, session: this.sessions.dial });
+    this.attach = hubAttach({ ...way, session: this.sessions.attach });
   }
 
   /** What it tells of itself. */
@@ -105,16 +96,8 @@ class RunningHub implements Hub {
     return this.#leaving ? 'leaving' : 'open';
   }
 
-  get registration(): Check {
-    return { name: 'registration', ok: !this.#isSuperseded, detail: this.#detail };
-  }
-
   get unopened(): readonly string[] {
     return this.#agents.listeners.unopened;
-  }
-
-  sessions() {
-    return this.#sessions.list();
   }
 
   renewals(tenant: string): number {
@@ -123,7 +106,7 @@ class RunningHub implements Hub {
 
   asker(to: Question['to']): Ask | undefined {
     if ('member' in to) return this.#peers?.ask(to.member);
-    return this.#sessions.asker({ tenant: to.tenant, agentId: to.agent });
+    return this.sessions.asker({ tenant: to.tenant, agentId: to.agent });
   }
 
   get gateways(): readonly string[] {
@@ -134,21 +117,9 @@ class RunningHub implements Hub {
     return this.#agents.apiServers.open(tenant);
   }
 
-  kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
-    return this.#sessions.kick(which, reason);
-  }
-
-  get sessionCount(): number {
-    return this.#sessions.size;
-  }
-
-  get tenants(): ReadonlyMap<string, number> {
-    return this.#sessions.tenants;
-  }
-
   *moves(): Iterable<SessionMove> {
     const elsewhere = sessionsAtOtherHubs(this.#options.directory, this.hubId);
-    for (const session of this.#sessions.list()) {
+    for (const session of this.sessions.list()) {
       const { sessionId, tenant, agentId } = session;
       yield { sessionId, tenant, agentId, elsewhere: elsewhere.get(agentKey(session)) ?? 0 };
     }
@@ -176,14 +147,14 @@ class RunningHub implements Hub {
     const { registry, changed, observation } = this.#options;
     changed({ kind: 'hub', hub: this.#record });
     this.#registration = registry.register(this.#record, (up, detail) => {
-      this.#detail = detail;
+      this.registration = { ...this.registration, detail };
       this.#agents.reports.registry(up);
       observation.events.emit('registry', up ? 'up' : 'down', detail);
     });
     void this.#registration.superseded.then((by) => {
-      this.#isSuperseded = true;
-      this.#detail = takenBy(this.hubId, by);
-      this.#superseded.resolve(new Error(this.#detail));
+      const detail = takenBy(this.hubId, by);
+      this.registration = { ...this.registration, ok: false, detail };
+      this.#superseded.resolve(new Error(detail));
     });
   }
 
@@ -192,12 +163,13 @@ class RunningHub implements Hub {
   }
 
   membership(hubs: Iterable<HubRecord>): void {
-    const own = (hub: HubRecord) => !this.#isSuperseded && hub.hubId === this.hubId;
+    const { ok } = this.registration;
+    const own = (hub: HubRecord) => ok && hub.hubId === this.hubId;
     const known = [...hubs];
     this.#hubs = known;
     // Its own state is newer than the registry's: it may drain already, and it lives even if the registry lost everything.
     const told = known.map((hub) => (own(hub) ? { ...hub, draining: this.#record.draining } : hub));
-    if (!this.#isSuperseded && !known.some(own)) told.push(this.#record);
+    if (ok && !known.some(own)) told.push(this.#record);
     const members = told.map(({ hubId, agentAddress: address, zone, draining, incarnation: generation }) => {
       return { hubId, address, zone, draining, generation };
     });
@@ -220,14 +192,14 @@ class RunningHub implements Hub {
     this.membership(this.#hubs);
     this.#agents.reports.flush();
     await this.#agents.stop();
-    this.#sessions.leave();
-    await giveUpSessions(this.#sessions, this.#options.directory, this.hubId);
+    this.sessions.leave();
+    await giveUpSessions(this.sessions, this.#options.directory, this.hubId);
     this.#peers?.drain();
-    await this.#sessions.idle();
+    await this.sessions.idle();
   }
 
   async close(): Promise<void> {
-    this.#sessions.destroy(new Error('hub stops'));
+    this.sessions.destroy(new Error('hub stops'));
     await this.#agents.close();
     this.#gateways.close();
     await Promise.all([this.#peers?.close(), this.#registration?.close()]);

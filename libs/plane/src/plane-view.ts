@@ -14,10 +14,7 @@ export interface PlaneViewOptions {
   readonly directory: Directory;
   readonly events: PlaneEvents;
   /** The hub in this process: dials to it are function calls. */
-  readonly own?: Pick<
-    Hub,
-    'hubId' | 'dial' | 'attach' | 'sessionCount' | 'membership' | 'record' | 'asker' | 'gateways'
-  >;
+  readonly own?: Pick<Hub, 'hubId' | 'dial' | 'attach' | 'sessions' | 'membership' | 'record' | 'asker' | 'gateways'>;
   /** How to reach the plane's other hubs. Unset if dials never go there. */
   readonly peers?: Pick<PeerLinksOptions, 'tls' | 'socketOf' | 'member' | 'apiServers'>;
 }
@@ -76,7 +73,7 @@ export class PlaneView {
   get linked(): boolean {
     const { own, directory } = this.#options;
     if (!this.#peers || this.#peers.ready) return true;
-    if (own) return own.sessionCount > 0 || directory.placement.size === 0;
+    if (own) return own.sessions.size > 0 || directory.placement.size === 0;
     return this.#countLinks().wanted === 0;
   }
 

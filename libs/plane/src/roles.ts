@@ -4,8 +4,8 @@ import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
 import type { ChooseTls, OtherCertificate } from '@isthmus/transport';
-import type { Ask, DialUse, Hold, NextHop, Observation, Question, SessionInfo } from '@isthmus/tunnel';
-import type { tenantViews } from './tenancy/views.ts';
+import type { Ask, Hold, NextHop, Observation, Question, SessionInfo } from '@isthmus/tunnel';
+import type { DialsHeld, SessionsHeld, tenantViews } from './tenancy/views.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */
 export interface Roles<Flags> {
@@ -41,19 +41,15 @@ export interface HubParts extends RoleParts {
 }
 
 /** A running gateway. */
-export interface Gateway {
+export interface Gateway extends DialsHeld {
   readonly addresses: readonly string[];
   readonly admission: AdmissionState;
   /** How an operator dials and asks how dials are routed. */
   readonly routing: RoutingPart;
-  /** Why tenants' own ports and unix sockets cannot be opened. */
-  readonly unopened: readonly string[];
   /** Whether callers on this machine can reach its unix sockets. */
   readonly sockets: Check;
   /** Bytes that tunnels keep until their agents have them; undefined if tunnels are not resumed. */
   readonly kept: number | undefined;
-  /** What a tenant uses of this process; undefined before it has dialled. */
-  use(tenant: string): DialUse | undefined;
   /** The processes of `isthmus hold` with links here. */
   holds(): Promise<readonly Hold[]>;
   /** Reports not ready, so that callers go to other gateways, and keeps serving. */
@@ -71,35 +67,34 @@ export interface Gateway {
   cut(): void;
 }
 
+/** The sessions of a hub. */
+interface HubSessions {
+  readonly size: number;
+  /** How many there are, by tenant. */
+  readonly tenants: ReadonlyMap<string, number>;
+  list(): Iterable<SessionInfo & { readonly draining: boolean; readonly drainingSince?: number }>;
+  /** Ends these and their tunnels at once; agents reconnect. @returns the ended sessions */
+  kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
+}
+
 /** A running hub. */
-export interface Hub extends NextHop {
+export interface Hub extends NextHop, SessionsHeld {
   readonly hubId: string;
   readonly agentAddress: string;
   /** Empty without a peer port. */
   readonly peerAddress: string;
   /** What it tells of itself. */
   readonly record: HubRecord;
-  sessions(): Iterable<SessionInfo & { readonly draining: boolean; readonly drainingSince?: number }>;
-  /** Sessions of a tenant that were renewed in the last full second. */
-  renewals(tenant: string): number;
+  readonly sessions: HubSessions;
   /** Returns the way to ask a gateway or agent with a link here. */
   asker(to: Question['to']): Ask | undefined;
   /** The gateways that can be asked. */
   readonly gateways: readonly string[];
-  /** Connections of a tenant's clients to its API server. */
-  apiServerConnections(tenant: string): number;
-  /** Ends these sessions and their tunnels at once; agents reconnect. @returns the ended sessions */
-  kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
-  readonly sessionCount: number;
-  /** Number of sessions here, by tenant. */
-  readonly tenants: ReadonlyMap<string, number>;
   /** Where its agents could move in a drain. */
   moves(): Iterable<SessionMove>;
   readonly admission: AdmissionState;
   /** Whether gateways can find this hub. Fails when another process has registered under its id. */
   readonly registration: Check;
-  /** Why tenants' own ports cannot be opened. */
-  readonly unopened: readonly string[];
   /** Passes the plane's hubs, including this one, on to agents. */
   membership(hubs: Iterable<HubRecord>): void;
   /** Resolves when another process has registered under this hub's id, and says which. This one is then to end. */

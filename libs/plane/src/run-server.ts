@@ -251,7 +251,7 @@ async function startOperations(
     looked: (members) => losses.listed(members),
   });
   closing.defer(() => roster.close());
-  const sessionCount = () => (gateway ? directory.placement.size : (hub?.sessionCount ?? 0));
+  const sessionCount = () => (gateway ? directory.placement.size : (hub?.sessions.size ?? 0));
   closing.defer(recent.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
   const backend: AdminBackend = {
     identity: identityOf(server, name),
@@ -273,7 +273,7 @@ async function startOperations(
           const own = ({ sessionId, agentId, hubId, dial: { tenant } }: TunnelInfo) =>
             hubId === hub.hubId && which({ sessionId, agentId, tenant });
           tunnels.abortEach(own, reason);
-          return hub.kick(which, reason);
+          return hub.sessions.kick(which, reason);
         },
       }),
     },
@@ -285,7 +285,7 @@ async function startOperations(
     ask: server.questions.ask,
     drain: () => void drainRoles(server),
     plan: () => ({
-      sessions: hub?.sessionCount ?? 0,
+      sessions: hub?.sessions.size ?? 0,
       moves: hub?.moves() ?? [],
       gracefulMs: flags['graceful-shutdown-timeout'],
       idleMs: (gateway && flags['drain-idle-timeout']) ?? 0,
@@ -329,7 +329,7 @@ function identityOf({ role, flags, hub }: Server, program: string): Identity {
 
 /** Yields the hub's own sessions and those that the gateway knows of other hubs. */
 function* knownSessions({ gateway, hub, directory }: Server): Iterable<KnownSession> {
-  if (hub) yield* hub.sessions();
+  if (hub) yield* hub.sessions.list();
   if (!gateway) return;
   for (const session of directory.sessions()) if (session.hubId !== hub?.hubId) yield session;
 }
@@ -348,7 +348,7 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
     found.push({ name: 'hubs', ok: plane.linked, detail: plane.links });
   } else if (hub) {
     // A hub without agents is ready. Its agents may come through a load balancer that first checks readiness.
-    found.push({ name: 'sessions', ok: true, detail: countSessions(hub.tenants) });
+    found.push({ name: 'sessions', ok: true, detail: countSessions(hub.sessions.tenants) });
   }
   return found;
 }

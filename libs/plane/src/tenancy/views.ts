@@ -24,17 +24,22 @@ export function tenantViews(admission: Admission) {
 
 type Use = KnownTenant['use'];
 
-/** A gateway: what a tenant uses of it; undefined before it has dialled. */
-interface DialsHeld {
+/** What tenants have of a gateway. */
+export interface DialsHeld {
+  /** Why tenants' own ports and unix sockets cannot be opened. */
   readonly unopened: readonly string[];
+  /** What a tenant uses of this process; undefined before it has dialled. */
   use(tenant: string): DialUse | undefined;
 }
 
-/** A hub: its sessions, and how many of a tenant's were renewed in the last full second. */
-interface SessionsHeld {
+/** What tenants have of a hub. */
+export interface SessionsHeld {
+  /** Why tenants' own ports cannot be opened. */
   readonly unopened: readonly string[];
-  sessions(): Iterable<SessionInfo>;
+  readonly sessions: { list(): Iterable<SessionInfo> };
+  /** Sessions of a tenant that were renewed in the last full second. */
   renewals(tenant: string): number;
+  /** Connections of a tenant's clients to its API server. */
   apiServerConnections(tenant: string): number;
 }
 
@@ -52,7 +57,7 @@ function unopenedAt({ gateway, hub }: UseOptions): readonly string[] {
 
 /** Returns what a tenant uses of the limits of this process: dials and tunnels at a gateway, agents at a hub. */
 function useIn({ gateway, hub, apiServers }: UseOptions): (tenant: Tenant) => Use {
-  const held = hub && heldBy(hub.sessions());
+  const held = hub && heldBy(hub.sessions.list());
   return (tenant) => ({
     ...(hub && heldUse(tenant, held?.get(tenant.name), hub)),
     ...(gateway && dialUse(tenant, gateway)),
