@@ -86,9 +86,8 @@ export class SessionTable {
   /** A Go agent's streams on this hub, oldest first, by tenant and agent id: only the oldest takes dials, as upstream has it. */
   readonly #streams = new Map<string, Set<Entry>>();
   readonly #tenants = new Map<string, number>();
-  readonly #agents = new Map<string, number>();
-  /** Agents with sessions, by tenant. */
-  readonly #agentsOf = new Map<string, number>();
+  /** By tenant: its agents with sessions, and how many each has. */
+  readonly #agents = new Map<string, Map<string, number>>();
   #version = 0;
   #leaving = false;
   #ended: Error | undefined;
@@ -114,13 +113,13 @@ export class SessionTable {
   }
 
   /** Sessions of one agent. */
-  ofAgent(agent: Pick<SessionInfo, 'tenant' | 'agentId'>): number {
-    return this.#agents.get(agentKey(agent)) ?? 0;
+  ofAgent({ tenant, agentId }: AgentName): number {
+    return this.#agents.get(tenant)?.get(agentId) ?? 0;
   }
 
   /** Agents of one tenant that have sessions. */
   agentsOf(tenant: string): number {
-    return this.#agentsOf.get(tenant) ?? 0;
+    return this.#agents.get(tenant)?.size ?? 0;
   }
 
   *list(): Iterable<
@@ -197,7 +196,7 @@ export class SessionTable {
   }
 
   /** Returns the way to ask an agent: through the newest of its sessions that takes questions. */
-  asker(agent: Pick<SessionInfo, 'tenant' | 'agentId'>): Ask | undefined {
+  asker(agent: AgentName): Ask | undefined {
     let found: NextHopConnection | undefined;
     for (const { info, connection } of this.#entries.values())
       if (info.agentId === agent.agentId && info.tenant === agent.tenant && connection.ask) found = connection;
@@ -234,12 +233,11 @@ export class SessionTable {
     for (const { connection } of this.#entries.values()) connection.destroy(reason);
   }
 
-  #count(info: SessionInfo, by: 1 | -1): void {
-    countIn(this.#tenants, info.tenant, by);
-    const before = this.ofAgent(info);
-    const after = countIn(this.#agents, agentKey(info), by);
-    // Its first session came, or its last one went.
-    if (before === 0 || after === 0) countIn(this.#agentsOf, info.tenant, by);
+  #count({ tenant, agentId }: SessionInfo, by: 1 | -1): void {
+    countIn(this.#tenants, tenant, by);
+    const agents = getOrPut(this.#agents, tenant, () => new Map<string, number>());
+    countIn(agents, agentId, by);
+    if (agents.size === 0) this.#agents.delete(tenant);
   }
 
   #giveUp(entry: Entry): void {
