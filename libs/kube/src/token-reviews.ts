@@ -77,11 +77,6 @@ export class TokenReviews {
     return this.#open.size - this.#running;
   }
 
-  /** Number of answers that are remembered. */
-  get remembered(): number {
-    return this.#good.size + this.#bad.size;
-  }
-
   /** Never rejects. */
   check(token: string, asker: TokenAsker): Promise<TokenVerdict> {
     // Hashed, so that nobody can read tokens out of memory.
