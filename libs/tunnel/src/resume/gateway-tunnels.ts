@@ -156,7 +156,6 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   #lost: { readonly at: number; readonly reason: Error } | undefined;
   /** Aborts the attach that is under way. */
   #attachSignal: DialAbort | undefined;
-  #over = false;
   #cancelCheck: (() => void) | undefined;
   /** Takes the tunnel out of its session's count. */
   #leaveSession: (() => void) | undefined;
@@ -197,7 +196,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   checkSession(sessions: readonly AgentSession[] = this.#process.sessions()): void {
     this.#cancelCheck?.();
     this.#cancelCheck = undefined;
-    if (this.#over) return;
+    if (this.state === 'gone') return;
     if (!this.attached) {
       // An attach that waits for an agent without sessions would only delay the tunnel's end.
       if (sessions.length === 0) this.#attachSignal?.abort();
@@ -234,7 +233,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
 
   async #tryAttach(position: AttachPosition): Promise<void> {
     // The tunnel may have ended while the attach waited for its turn.
-    if (this.#over) return;
+    if (this.state === 'gone') return;
     const session = this.#chooseSession();
     const link = session && this.#shared.nextHop(session.hubId);
     if (session && link) {
@@ -309,8 +308,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   #failed({ number }: AttachPosition, error: Error, final = this.#agentGone()): void {
     this.attachFailed(number, final ?? error, final !== undefined);
     // The move failed. It may succeed later.
-    if (this.attached && !this.#over)
-      this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
+    if (this.attached) this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
   }
 
   /** Returns why the agent will not come back, or undefined while it may. */
@@ -339,7 +337,6 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   }
 
   protected override gone(): void {
-    this.#over = true;
     this.#cancelCheck?.();
     this.#leaveSession?.();
     if (this.#lost) this.#shared.observation.events.emit('tunnel:give-up', this);

@@ -20,6 +20,11 @@ class AgentEnd extends AgentTunnel {
     super({ tenant: 'acme', destination: { host: 'x', port: 1 } }, '', halves, () => {});
   }
 
+  /** Bytes that have arrived and were not taken. */
+  get untaken(): number {
+    return this.incoming.received - this.incoming.taken;
+  }
+
   protected override gone(): void {
     this.told.push('gone');
   }
@@ -32,6 +37,11 @@ class GatewayEnd extends GatewayHalf {
 
   protected override attach(request: AttachPosition): void {
     this.asked.push(request);
+  }
+
+  /** Bytes that have arrived and were not taken. */
+  get untaken(): number {
+    return this.incoming.received - this.incoming.taken;
   }
 
   protected override gone(): void {

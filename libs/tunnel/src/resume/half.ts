@@ -86,11 +86,6 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
     return this.outgoing.bytes;
   }
 
-  /** Bytes that have arrived and were not taken. */
-  get untaken(): number {
-    return this.incoming.received - this.incoming.taken;
-  }
-
   /** Grows with each byte that a socket takes, at either end. */
   get progress(): number {
     return this.incoming.taken + this.outgoing.acknowledged;

@@ -44,8 +44,8 @@ class Schedule {
   /** How likely an attach goes wrong in some way. */
   readonly #trouble: number;
   readonly #parties: readonly [gateway: Party, agent: Party];
-  readonly #gateway: GatewayHalf;
-  readonly #agent: AgentTunnel;
+  readonly #gateway: SimulatedGateway;
+  readonly #agent: SimulatedAgent;
   /** When each half last heard of the other, in milliseconds. */
   readonly #heard = { gateway: 0, agent: 0 };
   #channel: Channel;
@@ -239,7 +239,7 @@ class Schedule {
   }
 
   #checkMemory(): void {
-    for (const half of [this.#gateway, this.#agent] as Half[]) {
+    for (const half of [this.#gateway, this.#agent]) {
       const most = 6 * this.#limit;
       if (half.kept > most) this.#faults.push(`it keeps ${half.kept} bytes, and may keep ${most}`);
       if (half.untaken > most) this.#faults.push(`it holds ${half.untaken} bytes, and may hold ${most}`);
@@ -391,6 +391,11 @@ class SimulatedGateway extends GatewayHalf {
   readonly #party: Party;
   readonly #asks: (request: AttachPosition) => void;
 
+  /** Bytes that have arrived and were not taken. */
+  get untaken(): number {
+    return this.incoming.received - this.incoming.taken;
+  }
+
   constructor(halves: Halves, party: Party, asks: (request: AttachPosition) => void) {
     super(halves);
     this.#party = party;
@@ -408,6 +413,11 @@ class SimulatedGateway extends GatewayHalf {
 
 class SimulatedAgent extends AgentTunnel {
   readonly #party: Party;
+
+  /** Bytes that have arrived and were not taken. */
+  get untaken(): number {
+    return this.incoming.received - this.incoming.taken;
+  }
 
   constructor(halves: Halves, party: Party) {
     super({ tenant: 'acme', destination: { host: 'x', port: 1 } }, '', halves, () => {});
