@@ -101,7 +101,7 @@ export function connectedIn(lines: readonly Line[]): Map<string, Connected> {
 /** What is wrong with tenants' files at members: what only a member can know, as that a port is taken, or that a name is the plane's own. */
 export function faultsIn(lines: readonly Line[]): Map<string, string> {
   const found = lines.flatMap(({ member: { id }, answer: { problems = [], unopened = [] } = {} }) => [
-    ...problems.map(({ file, line = 0, message }) => ({ id, file, text: `${file}:${line}: ${message}` })),
+    ...problems.map(({ file, line, message }) => ({ id, file, text: `${line ? `${file}:${line}` : file}: ${message}` })),
     ...unopened.map((text) => ({ id, file: text.slice(0, text.indexOf(':')), text })),
   ]);
   const ids = (same: typeof found) => same.map(({ id }) => id).sort();
