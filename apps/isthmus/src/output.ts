@@ -1,5 +1,5 @@
 import { isPrintable, printable, printableJson } from '@isthmus/runtime';
-import type { Answers, Unanswered } from './plane/member.ts';
+import { type Answers, isMember, type Unanswered } from './plane/member.ts';
 import { folded, type Room, UNBOUNDED } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -159,9 +159,10 @@ export function plural(count: number, noun: string): string {
 
 /** Lists the members that did not answer, to print below the answers. */
 export function unansweredText(unanswered: readonly Unanswered[]): string {
-  if (unanswered.length === 0) return '';
-  const lines = unanswered.map((each) => `  ${silentText(each)}`);
-  return `\n${plural(unanswered.length, 'member')} did not answer:\n${lines.join('\n')}\n`;
+  const silent = unanswered.filter(isMember).map((each) => `  ${silentText(each)}\n`);
+  const registry = unanswered.filter((each) => !isMember(each)).map((each) => `\n${silentText(each)}\n`);
+  const members = silent.length > 0 ? [`\n${plural(silent.length, 'member')} did not answer:\n`, ...silent] : [];
+  return [...members, ...registry].join('');
 }
 
 /** `hub-1 at 10.0.0.5:8095: no answer within 5 s` */

@@ -454,6 +454,11 @@ test('what a wrong clock makes of certificates is blamed on the clock', () => {
     `${own?.detail}: ${own?.todo}`,
     /expired on 2026-01-01, by a clock that is 40 d 0 h ahead of most others: set the clock of this machine first/,
   );
+  const lost = aWitness('g1', { list: aList({ hubs: down }), aheadMs: -600_000 });
+  const [link] = judge(plane({ members: [lost, aWitness('g2'), aWitness('h1', { roles: ['hub'] })], hubs: down }), [
+    'links',
+  ]);
+  assert.equal(link?.todo, 'the clock of g1 is 10 min 0 s behind most others: set it first (clocks)');
   const [refusal] = judge(evidence, ['refusals']);
   assert.equal(refusal?.todo, 'the clock of h1 is 40 d 0 h ahead of most others: set it first (clocks)');
 });

@@ -16,7 +16,8 @@ export function ofLinks(evidence: Evidence): Result[] {
     const silent = members.some(({ id, status }) => id === hubId && !status);
     const todo = silent
       ? 'its admin port does not answer either: it hangs, is down, or cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs'
-      : 'isthmus hubs says why; check its log, its --advertise-address, and --peer-ca-cert of both';
+      : (clockTodo(evidence, [hubId, ...gateways]) ??
+        'isthmus hubs says why; check its log, its --advertise-address, and --peer-ca-cert of both');
     return [report.fail(hubId, detail, todo)];
   });
   const faults = Map.groupBy(registryFaults(evidence), ({ detail }) => detail);
@@ -30,6 +31,15 @@ export function ofLinks(evidence: Evidence): Result[] {
     return [report.pass(id, `reaches ${list.hubs.length === 1 ? 'its hub' : `all ${list.hubs.length} hubs`}`)];
   });
   return [...down, ...registry, ...well];
+}
+
+/** What to do first where certificates seem invalid because a clock is wrong. @param ids of the members that judge them */
+function clockTodo(evidence: Evidence, ids: readonly string[]): string | undefined {
+  const [wrong] = ids.flatMap((id) => {
+    const off = farOff(evidence, id);
+    return off === undefined ? [] : `the clock of ${id} is ${off} most others: set it first (clocks)`;
+  });
+  return wrong;
 }
 
 /** Returns the gateways that have no link to a hub and want one. */
@@ -249,7 +259,8 @@ export function ofRefusals(evidence: Evidence): Result[] {
   return [...groups.values()].flatMap((own) => {
     const [refusal] = own.toSorted((a, b) => a.agoMs - b.agoMs);
     if (!refusal) return [];
-    const ids = [...new Set(own.map(({ id }) => id))].join(', ');
+    const members = [...new Set(own.map(({ id }) => id))];
+    const about = `${members.join(', ')}, port for ${refusal.where}`;
     const told = refusalText({ ...refusal, count: own.reduce((sum, { count }) => sum + count, 0) });
     const old = refusal.agoMs > FINDINGS.oldMs;
     const agents = refusal.where.startsWith('agents');
@@ -259,18 +270,14 @@ export function ofRefusals(evidence: Evidence): Result[] {
       .map(({ tenant, id: agent, agoMs }) => `${agentName(tenant, agent)} (for ${age(agoMs)})`);
     const more = suspects.length > FINDINGS.suspects ? ` and ${suspects.length - FINDINGS.suspects} more` : '';
     const who = names.length > 0 ? `; agents that have no session any more: ${names.join(', ')}${more}` : '';
-    const wrong = own.flatMap(({ id }) => {
-      const off = farOff(evidence, id);
-      return off === undefined ? [] : `the clock of ${id} is ${off} most others: set it first (clocks)`;
-    });
-    if (wrong[0] !== undefined && /expired|not yet valid|not valid before/i.test(refusal.reason))
-      return [{ ...report.warn(`${ids}, port for ${refusal.where}`, `refused ${told}${who}`, wrong[0]), old }];
+    const ofTime = /expired|not yet valid|not valid before/i.test(refusal.reason);
+    const clock = ofTime ? clockTodo(evidence, members) : undefined;
     const fix =
       agents && refusal.distrusted
         ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"
         : 'run isthmus status --address with its admin port to see its side';
-    const todo = `if the peer is yours, ${fix}; if not, rejecting it is right`;
-    return [{ ...report.warn(`${ids}, port for ${refusal.where}`, `refused ${told}${who}`, todo), old }];
+    const todo = clock ?? `if the peer is yours, ${fix}; if not, rejecting it is right`;
+    return [{ ...report.warn(about, `refused ${told}${who}`, todo), old }];
   });
 }
 

@@ -112,12 +112,12 @@ function withoutTls(about: string, fault: string): Result {
 export async function checkApiServers(
   hubs: readonly HubPorts[],
   names: ReadonlyMap<string, string>,
-  timeoutMs: number,
+  probing: Omit<Probing, 'announce'>,
 ): Promise<Result[]> {
   const ways = hubs
     .filter(({ agentAddress }) => agentAddress !== '')
     .flatMap((hub) => [...names].map(([name, tenant]) => ({ hub, name, tenant })));
-  return (await inGroups(ways, (way) => checkApiServer(way, timeoutMs))).flat();
+  return (await inGroups(ways, (way) => checkApiServer(way, probing))).flat();
 }
 
 /** Checks some at once, then the next. */
@@ -135,7 +135,10 @@ interface ApiServerWay {
   readonly tenant: string;
 }
 
-async function checkApiServer({ hub, name, tenant }: ApiServerWay, timeoutMs: number): Promise<Result[]> {
+async function checkApiServer(
+  { hub, name, tenant }: ApiServerWay,
+  { timeoutMs, now }: Omit<Probing, 'announce'>,
+): Promise<Result[]> {
   const about = `the API server ${name} of tenant ${tenant}, through ${hub.hubId} at ${hub.agentAddress}`;
   const todo = `see why in the log of ${hub.hubId}, and whether it reaches the addresses of apiServer in the tenant's file`;
   const to = parseDestination(hub.agentAddress);
@@ -143,7 +146,7 @@ async function checkApiServer({ hub, name, tenant }: ApiServerWay, timeoutMs: nu
   if ('fault' in shown) return [portReport.fail(about, `no certificate answers: ${inWords(shown.fault)}`, todo)];
   const { leaf, sent } = shown.certificate;
   const demands = { use: 'server', authorities: undefined, authoritiesFrom: '', hosts: [name] } as const;
-  return [portReport.pass(about, `${leaf.title} answers`), judged(`presented by ${about}`, [leaf, ...sent], demands)];
+  return [portReport.pass(about, `${leaf.title} answers`), judged(`presented by ${about}`, [leaf, ...sent], demands, now)];
 }
 
 interface Shown {

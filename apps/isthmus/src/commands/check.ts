@@ -126,18 +126,12 @@ async function checkPlane(
   redisAheadMs: number | undefined,
 ): Promise<Result[]> {
   const redis = redisAheadMs === undefined ? [] : [{ of: 'redis', aheadMs: redisAheadMs }];
+  const hubs = withAgentPorts(evidence.hubs, configs.answers, options.host);
+  const probing = { timeoutMs: options.timeout, now: evidence.now, announce: announcer(plane) };
   const results = [
     ...judge({ ...evidence, clocks: [...evidence.clocks, ...redis] }),
-    ...(await checkPorts(withAgentPorts(evidence.hubs, configs.answers, options.host), options, {
-      timeoutMs: options.timeout,
-      announce: announcer(plane),
-      now: evidence.now,
-    })),
-    ...(await checkApiServers(
-      withAgentPorts(evidence.hubs, configs.answers, options.host),
-      apiServersOf(evidence, configs),
-      options.timeout,
-    )),
+    ...(await checkPorts(hubs, options, probing)),
+    ...(await checkApiServers(hubs, apiServersOf(evidence, configs), probing)),
     ...(options.dials ? await checkDials(plane, sessionViews(evidence.sessions), options) : []),
   ];
   const order = Object.keys(CHECKS);

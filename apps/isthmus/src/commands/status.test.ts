@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
-import { EXIT, styleOf } from '../output.ts';
-import type { Member, RoleName } from '../plane/member.ts';
+import { EXIT, styleOf, unansweredText } from '../output.ts';
+import { type Member, REGISTRY, type RoleName } from '../plane/member.ts';
 import { exitOf, memberView, statusText, statusView } from './status.ts';
 
 const NOW = Date.parse('2026-05-01T12:00:00Z');
@@ -36,6 +36,20 @@ describe('isthmus status', () => {
     assert.deepEqual([held, knownSessions], [undefined, 4]);
     const wide = statusText(viewOf(gateway), styleOf(false, { columns: 80, wide: true }));
     assert.match(wide, / KNOWN +PENDING +PROGRAM +RUNTIME\n.* 4 +0 /);
+  });
+
+  it('does not count the registry among the members: it has only their list', () => {
+    const reason = 'cannot get the list of other members (no answer): name the others with --address';
+    const unanswered = [
+      { member: 'hub-9', address: '', reason: 'gone' },
+      { member: REGISTRY, address: '', reason },
+    ];
+    const shown = statusText({ ...viewOf(gateway), plane: 'p', unanswered }, styleOf(false));
+    assert.match(shown, /^Plane p: 2 members\n/);
+    assert.match(shown, /^hub-9 +- +no answer /m);
+    assert.doesNotMatch(shown, /^Redis/m);
+    const told = '\n1 member did not answer:\n  hub-9: gone\n';
+    assert.equal(unansweredText(unanswered), `${told}\nRedis: ${reason}\n`);
   });
 
   it('shows a member that drains as one that does what it was told to', () => {

@@ -3,7 +3,7 @@ import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { type Kind, type ListColumn, listCommand } from '../lists.ts';
 import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
-import { type Answer, byName, roleNames, type Unanswered } from '../plane/member.ts';
+import { type Answer, byName, isMember, roleNames, type Unanswered } from '../plane/member.ts';
 import { folded, table } from '../table.ts';
 
 /** Whom a member refused at its ports, and why. */
@@ -181,7 +181,7 @@ function aloneText(members: readonly MemberView[]): string {
 
 export function statusText({ plane, members, attention, holds, unanswered }: StatusView, style: Style): string {
   const rows = members.map((member) => COLUMNS.map((column) => column.of(member, style)));
-  const silent = unanswered.map((each) => silentRow(each, style));
+  const silent = unanswered.filter(isMember).map((each) => silentRow(each, style));
   const count = plural(rows.length + silent.length, 'member');
   const title = plane === '' ? aloneText(members) : `Plane ${plane}: ${count}`;
   const unready = members.flatMap(({ member, checks, warnings = [] }) => [

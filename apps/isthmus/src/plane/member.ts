@@ -70,6 +70,13 @@ export function membersOf(greetings: readonly Greeting[]): Map<string, Member> {
 /** Orders names with numbers in them as people count: `hub-2` before `hub-10`. */
 export const byName = new Intl.Collator('en', { numeric: true }).compare;
 
+/** Stands among those that did not answer, with no address. It is no member. */
+export const REGISTRY = 'Redis';
+
+export function isMember({ member, address }: Unanswered): boolean {
+  return member !== REGISTRY || address !== '';
+}
+
 /** Reports that nobody knows the other members. Only Redis has the list. */
 export function blindness(greetings: readonly Greeting[]): Unanswered[] {
   const errors = greetings.map(({ list }) => list.membersError);
@@ -78,5 +85,5 @@ export function blindness(greetings: readonly Greeting[]): Unanswered[] {
   const remembered = greetings.some(({ list }) => list.members.length > 0);
   const unknown = remembered ? 'members that joined or left since its last answer' : 'the list of other members';
   const reason = `cannot get ${unknown} (${errors[0]}): name the others with --address`;
-  return [{ member: 'Redis', address: '', reason }];
+  return [{ member: REGISTRY, address: '', reason }];
 }
