@@ -11,22 +11,10 @@ if (process.argv[2] === 'hold') {
   const { runSync } = await import('@isthmus/tenants-sync');
   await runSync();
 } else {
-  const [{ printable }, { EXIT }, { run }, { processTerminal }] = await Promise.all([
-    import('@isthmus/runtime'),
+  const [{ EXIT }, { run }, { processTerminal }] = await Promise.all([
     import('./output.ts'),
     import('./program.ts'),
     import('./terminal.ts'),
   ]);
-  const terminal = processTerminal((error) => {
-    terminal.err(`isthmus: cannot write what it found: ${error.message}\n`);
-    process.exit(EXIT.failed);
-  });
-  try {
-    process.exitCode = await run(terminal);
-  } catch (error) {
-    // A bug: its place is what matters.
-    const lines = String(error instanceof Error ? error.stack : error).split('\n');
-    terminal.err(`isthmus: ${lines.map(printable).join('\n')}\n`);
-    process.exitCode = EXIT.failed;
-  }
+  process.exitCode = await run(processTerminal(EXIT.failed));
 }

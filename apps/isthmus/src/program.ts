@@ -75,6 +75,10 @@ export function interpret(terminal: Terminal): Interpreted | ExitStatus {
   return chosen ?? EXIT.usage;
 }
 
+function cleanLines(text: string): string {
+  return text.split('\n').map(printable).join('\n');
+}
+
 type Choose = (definition: Definition, made: Command) => void;
 
 /** Returns the commands as commander knows them. */
@@ -87,7 +91,7 @@ function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
     root.configureOutput({
       writeOut: (text) => terminal.out(folded(text, { columns: widthOfHelp(), wide: false })),
       // It repeats what was typed, or pasted.
-      writeErr: (text) => terminal.err(text.split('\n').map(printable).join('\n')),
+      writeErr: (text) => terminal.err(cleanLines(text)),
       getOutHelpWidth: widthOfHelp,
       getOutHasColors: () => terminal.colours,
       outputError: (text, write) => write(text.replace(/^error: /, 'isthmus: ')),
@@ -157,9 +161,11 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
     return await definition.run(call);
   } catch (error) {
     if (terminal.interrupted.aborted) return EXIT.unasked;
-    if (!(error instanceof Failure)) throw error;
-    terminal.err(`isthmus: ${printable(inWords(error))}\n`);
-    return error.status;
+    const known = error instanceof Failure;
+    // Of a bug, its place is what matters.
+    const text = known || !(error instanceof Error) ? inWords(error) : `${error.stack}`;
+    terminal.err(`isthmus: ${cleanLines(text)}\n`);
+    return known ? error.status : EXIT.failed;
   } finally {
     (await met?.catch(() => undefined))?.[Symbol.dispose]();
   }

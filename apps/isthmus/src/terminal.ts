@@ -16,8 +16,8 @@ export interface Terminal {
   readonly interrupted: AbortSignal;
 }
 
-/** @param full called if standard output takes no more: a disk is full */
-export function processTerminal(full: (error: Error) => void): Terminal {
+/** @param full the exit status if standard output takes no more: a disk is full */
+export function processTerminal(full: number): Terminal {
   const { stdout, stderr, env } = process;
   const interrupt = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -30,7 +30,8 @@ export function processTerminal(full: (error: Error) => void): Terminal {
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     // `isthmus tunnels | head` closes the pipe. That is no failure.
     if (error.code === 'EPIPE') process.exit();
-    full(error);
+    stderr.write(`isthmus: cannot write what it found: ${error.message}\n`);
+    process.exit(full);
   });
   stderr.on('error', () => {});
   const interactive = stdout.isTTY === true && env.TERM !== 'dumb';

@@ -79,12 +79,12 @@ const REGISTRY_TODO: readonly (readonly [said: RegExp, todo: string])[] = [
   ],
 ];
 
-/** Says what to do about a registry that does not do its work. */
-export function registryTodo(detail: string): string {
-  const todo =
-    REGISTRY_TODO.find(([said]) => said.test(detail))?.[1] ??
-    'check that Redis runs and that --redis-url leads to it: isthmus check --redis-url says more';
-  return `${todo}. ${MEANWHILE}`;
+/** Says what to do about a registry that does not do its work. @param otherwise what to do if nothing is known of what it says */
+export function registryTodo(
+  detail: string,
+  otherwise = 'check that Redis runs and that --redis-url leads to it: isthmus check --redis-url says more',
+): string {
+  return `${REGISTRY_TODO.find(([said]) => said.test(detail))?.[1] ?? otherwise}. ${MEANWHILE}`;
 }
 
 /** Does every agent survive the loss of a hub? */

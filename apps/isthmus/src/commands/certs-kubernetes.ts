@@ -38,24 +38,18 @@ const PLANE: Recipe = {
     'For k8s/base/plane, k8s/base, k8s/recipes/shared-plane, and the chart as plane.',
     'API servers show kube-apiserver-tls. Not here: hub-kubeconfig (k8s/README.md), which neither k8s/base nor a plane with tenants needs.',
   ],
-  objects(texts, { caller, operator }) {
-    const inPlane = (name: string, file: string, party: string) =>
-      tls({ cluster: OF_THE_PLANE, namespace: 'isthmus-plane', name }, texts, file, party);
+  objects(texts, names) {
+    const own = { cluster: OF_THE_PLANE, namespace: 'isthmus-plane' };
+    const servers = {
+      'gateway-callers-tls': 'callers-server',
+      'gateway-peers-tls': 'peers-gateway',
+      'hub-peers-tls': 'peers-hub',
+      'hub-agents-tls': 'agents-server',
+    };
+    const password = randomBytes(32).toString('hex');
     return [
-      inPlane('gateway-callers-tls', 'callers-server', 'callers'),
-      inPlane('gateway-peers-tls', 'peers-gateway', 'peers'),
-      inPlane('hub-peers-tls', 'peers-hub', 'peers'),
-      inPlane('hub-agents-tls', 'agents-server', 'agents'),
-      inPlane('kube-apiserver-tls', `callers-${caller}`, 'callers'),
-      inPlane('admin-tls', 'admin-server', 'admin'),
-      inPlane('operator-tls', `admin-${operator}`, 'admin'),
-      {
-        kind: 'Secret',
-        cluster: OF_THE_PLANE,
-        namespace: 'isthmus-plane',
-        name: 'redis-auth',
-        data: { password: randomBytes(32).toString('hex') },
-      },
+      ...secretsOf(own, servers, texts, names),
+      { kind: 'Secret', ...own, name: 'redis-auth', data: { password } },
       authorityOfHubs(texts, OF_THE_AGENTS),
     ];
   },
@@ -64,17 +58,10 @@ const PLANE: Recipe = {
 const SERVER: Recipe = {
   hosts: ['server.isthmus-server.svc', 'server-agents.isthmus-server.svc'],
   about: ['For the chart as server.', 'API servers show kube-apiserver-tls. Not here: hub-kubeconfig (k8s/README.md).'],
-  objects(texts, { caller, operator }) {
-    const ofServer = (name: string, file: string, party: string) =>
-      tls({ cluster: OF_THE_PLANE, namespace: 'isthmus-server', name }, texts, file, party);
-    return [
-      ofServer('server-callers-tls', 'callers-server', 'callers'),
-      ofServer('server-agents-tls', 'agents-server', 'agents'),
-      ofServer('kube-apiserver-tls', `callers-${caller}`, 'callers'),
-      ofServer('admin-tls', 'admin-server', 'admin'),
-      ofServer('operator-tls', `admin-${operator}`, 'admin'),
-      authorityOfHubs(texts, OF_THE_AGENTS),
-    ];
+  objects(texts, names) {
+    const own = { cluster: OF_THE_PLANE, namespace: 'isthmus-server' };
+    const servers = { 'server-callers-tls': 'callers-server', 'server-agents-tls': 'agents-server' };
+    return [...secretsOf(own, servers, texts, names), authorityOfHubs(texts, OF_THE_AGENTS)];
   },
 };
 
@@ -90,20 +77,11 @@ const TENANT: Recipe = {
       [`${tenant}.key`]: text(texts, 'agents-server-key.pem'),
       [`${tenant}-callers-ca.crt`]: text(texts, 'callers-ca.pem'),
     };
-    const where = {
-      cluster: `the cluster that runs ${tenant}'s API server`,
-      namespace: 'tenants',
-      name: `${tenant}-callers`,
-    };
+    const where = { cluster: `the cluster that runs ${tenant}'s API server`, namespace: 'tenants' };
+    const plane = { cluster: OF_THE_PLANE, namespace: 'isthmus-plane' };
     return [
-      {
-        kind: 'Secret',
-        cluster: OF_THE_PLANE,
-        namespace: 'isthmus-plane',
-        name: 'tenants-credentials',
-        data: own,
-      },
-      tls(where, texts, `callers-${caller}`, 'agents'),
+      { kind: 'Secret', ...plane, name: 'tenants-credentials', data: own },
+      tls({ ...where, name: `${tenant}-callers` }, texts, `callers-${caller}`, 'agents'),
       authorityOfHubs(texts, `${tenant}'s own cluster, of its agents`, 'kube-system'),
     ];
   },
@@ -145,6 +123,24 @@ export function kubernetesText(recipe: Recipe, texts: Texts, names: Names): stri
 }
 
 type Place = Pick<KubernetesObject, 'cluster' | 'namespace' | 'name'>;
+
+/** Those of a plane's own cluster. @param servers the file of each secret */
+function secretsOf(
+  place: Omit<Place, 'name'>,
+  servers: Readonly<Record<string, string>>,
+  texts: Texts,
+  { caller, operator }: Names,
+): KubernetesObject[] {
+  const others = {
+    'kube-apiserver-tls': `callers-${caller}`,
+    'admin-tls': 'admin-server',
+    'operator-tls': `admin-${operator}`,
+  };
+  // The party that trusts a certificate begins the name of its file.
+  return Object.entries({ ...servers, ...others }).map(([name, file]) =>
+    tls({ ...place, name }, texts, file, file.replace(/-.*/, '')),
+  );
+}
 
 function tls(place: Place, texts: Texts, file: string, party: string): KubernetesObject {
   const data = {

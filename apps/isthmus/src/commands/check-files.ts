@@ -97,14 +97,13 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands, now
       ...all.map((each) => judged(about, [each], demands, now)),
     ];
   } catch (error) {
-    return [
-      report.fail(
-        about,
-        `cannot be used: ${reasonOf(error)}`,
-        'check its path and permissions; it must be PEM as a whole, with keys that are allowed',
-      ),
-    ];
+    return [unusable(about, error, 'PEM as a whole, with keys that are allowed')];
   }
+}
+
+function unusable(about: string, error: unknown, wanted: string): Result {
+  const todo = `check its path and permissions; it must be ${wanted}`;
+  return report.fail(about, `cannot be used: ${reasonOf(error)}`, todo);
 }
 
 function readPool(path: string): CertificatePool | undefined {
@@ -124,21 +123,10 @@ function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
   try {
     const own = readNamedFile(files[key]);
     if (leaf ? isKeyOf(own, leaf) : privateKeyIn(own)) return [report.pass(about, `belongs to ${flagName(cert)}`)];
-    return [
-      report.fail(
-        about,
-        `is not the key of ${flagName(cert)} ${files[cert]}`,
-        'use the key that was made with this certificate',
-      ),
-    ];
+    const todo = 'use the key that was made with this certificate';
+    return [report.fail(about, `is not the key of ${flagName(cert)} ${files[cert]}`, todo)];
   } catch (error) {
-    return [
-      report.fail(
-        about,
-        `cannot be used: ${reasonOf(error)}`,
-        'check its path and permissions; it must be PEM without a passphrase',
-      ),
-    ];
+    return [unusable(about, error, 'PEM without a passphrase')];
   }
 }
 
@@ -162,58 +150,50 @@ export interface Demands {
 type Shown = readonly [Certificate, ...Certificate[]];
 
 /** Checks a certificate. Returns one result, which shows the first problem. */
-export function judged(
-  about: string,
-  [leaf, ...chain]: Shown,
-  { use, authorities, authoritiesFrom = 'its authorities', hosts = [] }: Demands,
-  now = Date.now(),
-): Result {
+export function judged(about: string, shown: Shown, demands: Demands, now = Date.now()): Result {
+  const [leaf] = shown;
   const name = printable(leaf.name ?? 'no subject');
+  const [fault, todo = ''] = faultOf(shown, demands, now) ?? [];
+  if (fault !== undefined) return report.fail(about, `${name} ${fault}`, todo);
   const days = Math.floor((leaf.validTo - now) / DAY_MS);
-  const ends = new Date(leaf.validTo).toISOString().slice(0, 10);
+  const ends = dayOf(leaf.validTo);
+  if (days < FINDINGS.certificateDays) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
+  return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
+}
+
+/** The first problem, and what to do. */
+function faultOf(
+  [leaf, ...sent]: Shown,
+  { use, authorities, authoritiesFrom = 'its authorities', hosts = [] }: Demands,
+  now: number,
+): readonly [fault: string, todo: string] | undefined {
   if (leaf.validFrom > now) {
-    return report.fail(
-      about,
-      `${name} is not valid before ${new Date(leaf.validFrom).toISOString()}`,
-      "check this machine's clock, then the issuer's",
-    );
+    const from = new Date(leaf.validFrom).toISOString();
+    return [`is not valid before ${from}`, "check this machine's clock, then the issuer's"];
   }
-  if (leaf.validTo < now) return report.fail(about, `${name} expired on ${ends}`, RENEW);
+  if (leaf.validTo < now) return [`expired on ${dayOf(leaf.validTo)}`, RENEW];
   const uses = use === 'peer' ? rolesOf(leaf) : [use];
   if (uses.length === 0) {
     const roles = [GATEWAY_NAME, HUB_SERVER_NAME].join(' or ');
-    return report.fail(
-      about,
-      `${name} proves no role: its names (${namesOf(leaf)}) include no ${roles}`,
-      `issue one with the DNS name ${roles}, or with both for a proxy-server`,
-    );
+    const todo = `issue one with the DNS name ${roles}, or with both for a proxy-server`;
+    return [`proves no role: its names (${namesOf(leaf)}) include no ${roles}`, todo];
   }
   const purpose = uses.map((each) => purposeMissing(leaf, each)).find((each) => each !== undefined);
-  if (purpose)
-    return report.fail(
-      about,
-      `${name} cannot be used for ${purpose}`,
-      `issue one whose extended key usage has ${purpose}`,
-    );
+  if (purpose) return [`cannot be used for ${purpose}`, `issue one whose extended key usage has ${purpose}`];
   for (const each of use === 'authority' ? [] : (uses as CertificateUse[])) {
-    const fault = chainFault({ leaf, sent: chain }, authorities, each, now);
+    const fault = chainFault({ leaf, sent }, authorities, each, now);
     if (fault === undefined) continue;
-    return report.fail(
-      about,
-      `${name} is refused by the programs that get it: ${printable(fault)}`,
-      `add its authority to ${authoritiesFrom} (intermediate CAs go there, or into the certificate's own file), or issue a new certificate`,
-    );
+    const todo = `add its authority to ${authoritiesFrom} (intermediate CAs go there, or into the certificate's own file), or issue a new certificate`;
+    return [`is refused by the programs that get it: ${printable(fault)}`, todo];
   }
   const unnamed = hosts.filter((host) => !isFor(leaf, host));
-  if (unnamed.length > 0) {
-    return report.fail(
-      about,
-      `${name} is not for ${unnamed.join(', ')}; its names: ${namesOf(leaf)}`,
-      'issue one with the names that others use to reach it (subjectAltName)',
-    );
-  }
-  if (days < FINDINGS.certificateDays) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
-  return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
+  if (unnamed.length === 0) return undefined;
+  const todo = 'issue one with the names that others use to reach it (subjectAltName)';
+  return [`is not for ${unnamed.join(', ')}; its names: ${namesOf(leaf)}`, todo];
+}
+
+function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
 }
 
 function rolesOf(certificate: Certificate): CertificateUse[] {

@@ -4,14 +4,15 @@ import { connect as connectTcp, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { RedisProbe } from '@isthmus/directory/redis';
-import { type Result, reportOf } from '@isthmus/findings';
+import { type Result, registryTodo, reportOf } from '@isthmus/findings';
 import { faultOfSocketPath, hiddenSocket, redisOptions } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
 import { CertificatePool, lookupName, type Presented, presentedBy, readNamedFile, sniOf } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
+import { Option } from 'commander';
 import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
-import { type FileOptions, judged } from './check-files.ts';
+import { FILE_OPTIONS, type FileOptions, judged } from './check-files.ts';
 
 /** A port that others must reach, and what proves that they do when this machine does not. */
 interface Port {
@@ -146,7 +147,10 @@ async function checkApiServer(
   if ('fault' in shown) return [portReport.fail(about, `no certificate answers: ${inWords(shown.fault)}`, todo)];
   const { leaf, sent } = shown.certificate;
   const demands = { use: 'server', authorities: undefined, authoritiesFrom: '', hosts: [name] } as const;
-  return [portReport.pass(about, `${leaf.title} answers`), judged(`presented by ${about}`, [leaf, ...sent], demands, now)];
+  return [
+    portReport.pass(about, `${leaf.title} answers`),
+    judged(`presented by ${about}`, [leaf, ...sent], demands, now),
+  ];
 }
 
 interface Shown {
@@ -242,20 +246,34 @@ async function listening(about: string, path: string): Promise<Result> {
   }
 }
 
-export interface RedisOptions extends Pick<FileOptions, 'redisCaCert' | 'redisCert' | 'redisKey'> {
+/** The options for Redis, besides those for its certificates. */
+export const REDIS_OPTIONS = [
+  new Option('--redis-url <url>', 'as for the programs: reachable, version, permissions?'),
+  new Option('--redis-username-file <file>', 'as for the programs: the user name for Redis'),
+  new Option('--redis-password-file <file>', 'as for the programs: the password for Redis'),
+  new Option('--redis-sentinel-username-file <file>', 'as for the programs: the user name for Sentinels'),
+  new Option('--redis-sentinel-password-file <file>', 'as for the programs: the password for Sentinels'),
+  new Option('--plane <name>', 'as for the programs: the plane whose keys to use in Redis').default('isthmus'),
+];
+
+export interface RedisOptions {
   readonly redisUrl?: string;
   readonly plane: string;
-  readonly redisUsernameFile?: string;
-  readonly redisPasswordFile?: string;
-  readonly redisSentinelUsernameFile?: string;
-  readonly redisSentinelPasswordFile?: string;
+}
+
+/** The flags of the programs, as the command line gives them. */
+function redisFlags(options: RedisOptions): Parameters<typeof redisOptions>[0] {
+  const all = [...REDIS_OPTIONS, ...FILE_OPTIONS.filter((option) => option.name().startsWith('redis-'))];
+  const given = options as unknown as Readonly<Record<string, string | undefined>>;
+  const flags = all.map((option) => [option.name(), given[option.attributeName()] ?? '']);
+  return Object.fromEntries(flags);
 }
 
 /** The oldest version in the plane's tests. */
 const OLDEST_REDIS = 7;
 
-const WRITES =
-  'see its log, and cure the cause there. Until then processes use what it holds and what they know: a new hub, and what changes, is not found';
+const REDIS_TODO =
+  'check that it runs, its address, user name and password (--redis-password-file), and whether it needs TLS (rediss)';
 
 const redisReport = reportOf('redis');
 
@@ -269,26 +287,12 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
   if (options.redisUrl === undefined) return { results: [] };
   try {
     const { probeRedis } = await import('@isthmus/directory/redis');
-    const probe = await probeRedis(
-      redisOptions({
-        'redis-url': options.redisUrl,
-        plane: options.plane,
-        'redis-ca-cert': options.redisCaCert ?? '',
-        'redis-cert': options.redisCert ?? '',
-        'redis-key': options.redisKey ?? '',
-        'redis-username-file': options.redisUsernameFile ?? '',
-        'redis-password-file': options.redisPasswordFile ?? '',
-        'redis-sentinel-username-file': options.redisSentinelUsernameFile ?? '',
-        'redis-sentinel-password-file': options.redisSentinelPasswordFile ?? '',
-      }),
-    );
+    const probe = await probeRedis(redisOptions(redisFlags(options)));
     const { aheadMs } = probe;
     return { results: judgedRedis(probe, options.plane), ...(aheadMs !== undefined && { aheadMs }) };
   } catch (error) {
-    const todo = /max number of clients/.test(inWords(error))
-      ? 'raise its maxclients, or end what else connects to it (CLIENT LIST). Gateways and hubs that are connected keep working'
-      : 'check that it runs, its address, user name and password (--redis-password-file), and whether it needs TLS (rediss). Gateways and hubs that run keep working without it';
-    return { results: [redisReport.fail('--redis-url', inWords(error), todo)] };
+    const text = inWords(error);
+    return { results: [redisReport.fail('--redis-url', text, registryTodo(text, REDIS_TODO))] };
   }
 }
 
@@ -325,7 +329,7 @@ export function judgedRedis(probe: RedisProbe, plane: string): Result[] {
       // Scripts of a plane begin with a write that it takes, and then it takes the others.
       reason.startsWith('OOM')
         ? redisReport.warn(server, `${fact}. Those of a plane it takes`, 'raise maxmemory, or see what else fills it')
-        : redisReport.fail(server, fact, WRITES),
+        : redisReport.fail(server, fact, registryTodo(fact)),
     );
   }
   const names = [...new Set(refused.map(({ command }) => command))];

@@ -28,6 +28,7 @@ import {
   checkSocket,
   type HubPorts,
   inGroups,
+  REDIS_OPTIONS,
   type RedisOptions,
 } from './check-ports.ts';
 
@@ -61,12 +62,7 @@ export const check = command({
       },
     ),
     new Option('--uds-name <path>', 'as for the programs: does a server listen there, where an API server finds it?'),
-    new Option('--redis-url <url>', 'as for the programs: reachable, version, permissions?'),
-    new Option('--redis-username-file <file>', 'as for the programs: the user name for Redis'),
-    new Option('--redis-password-file <file>', 'as for the programs: the password for Redis'),
-    new Option('--redis-sentinel-username-file <file>', 'as for the programs: the user name for Sentinels'),
-    new Option('--redis-sentinel-password-file <file>', 'as for the programs: the password for Sentinels'),
-    new Option('--plane <name>', 'as for the programs: the plane whose keys to use in Redis').default('isthmus'),
+    ...REDIS_OPTIONS,
     new Option(
       '--destination <host:port>',
       "destination to dial through each agent, instead of the agent's own health port",
