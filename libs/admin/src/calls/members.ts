@@ -90,17 +90,13 @@ function holdMessage({ since: sinceMs, tunnels, ...hold }: Hold): adminApi.Hold 
   return { ...hold, sinceMs, tunnels: tunnels.length };
 }
 
-function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
+function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.DeepPartial<adminApi.Hub>[] {
   const [first] = backend.identity.roles;
   const sessions = countByHub(backend.sessions());
   const tunnels = countByHub([...backend.tunnels()].filter(({ role }) => role === first));
   return [...plane.hubs()]
     .map((hub) => ({
-      hubId: hub.hubId,
-      peerAddress: hub.peerAddress,
-      agentAddress: hub.agentAddress,
-      zone: hub.zone,
-      draining: hub.draining,
+      ...hub,
       sinceMs: hub.incarnation,
       link: LINKS[plane.linkTo(hub)],
       sessions: sessions.get(hub.hubId) ?? 0,

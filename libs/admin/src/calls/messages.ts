@@ -62,24 +62,17 @@ export function sessionMessage(
   session: KnownSession,
   quarantined: string | undefined,
   tunnels: number,
-): adminApi.Session {
-  const { certificate } = session;
+): adminApi.DeepPartial<adminApi.Session> {
+  const { certificate, protocol, since: sinceMs, drainingSince: drainingSinceMs = 0 } = session;
+  const isDue = certificate && renewalIsDue(certificate.validTo, certificate.validFrom);
   return {
-    sessionId: session.sessionId,
-    tenant: session.tenant,
-    agentId: session.agentId,
-    hubId: session.hubId,
-    protocol: session.protocol ? PROTOCOLS[session.protocol] : adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED,
-    remote: session.remote ?? '',
-    sinceMs: session.since,
+    ...session,
+    ...{ sinceMs, drainingSinceMs, tunnels },
+    protocol: protocol ? PROTOCOLS[protocol] : adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED,
     identifiers: identifiersMessage(session.identifiers),
-    draining: session.draining ?? false,
     quarantined: quarantined !== undefined,
     quarantineReason: quarantined ?? '',
-    tunnels,
-    drainingSinceMs: session.drainingSince ?? 0,
-    certificateEndsMs:
-      certificate && renewalIsDue(certificate.validTo, certificate.validFrom) ? certificate.validTo : 0,
+    certificateEndsMs: isDue ? certificate.validTo : 0,
   };
 }
 
@@ -88,21 +81,15 @@ function identifiersMessage({ ipv4, ipv6, host, cidr, defaultRoute }: AgentIdent
 }
 
 export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel {
+  const { role, dial, agentId, sessionId, hubId, since: sinceMs, up: bytesUp, down: bytesDown, resumable } = tunnel;
   return {
-    dialId: tunnel.dial.id,
+    ...{ dialId: dial.id, tenant: dial.tenant, agentId, sessionId, hubId, sinceMs, bytesUp, bytesDown },
     // No agent carries it. A gateway's is of no hub.
-    role: ROLES[tunnel.role !== 'api-server' ? tunnel.role : tunnel.hubId === '' ? 'gateway' : 'hub'],
-    tenant: tunnel.dial.tenant,
-    destination: formatDestination(tunnel.dial.destination),
-    agentId: tunnel.agentId,
-    sessionId: tunnel.sessionId,
-    hubId: tunnel.hubId,
-    caller: tunnel.dial.caller?.identity ?? '',
-    sinceMs: tunnel.since,
-    ageMs: Math.max(0, now - tunnel.since),
-    bytesUp: tunnel.up,
-    bytesDown: tunnel.down,
-    resume: tunnel.resumable && resumeMessage(tunnel.resumable),
+    role: ROLES[role !== 'api-server' ? role : hubId === '' ? 'gateway' : 'hub'],
+    destination: formatDestination(dial.destination),
+    caller: dial.caller?.identity ?? '',
+    ageMs: Math.max(0, now - sinceMs),
+    resume: resumable && resumeMessage(resumable),
     halfClosed: tunnel.halfClosed ?? '',
     idleMs: Math.floor(tunnel.idleMs ?? 0),
   };
@@ -130,39 +117,25 @@ export function lossMessage({ role, identifiers, ...loss }: Loss): adminApi.Loss
 
 /** @param phases whether to say where its time went */
 export function dialMessage(dial: SeenDial, phases = false): adminApi.DialRecord {
-  const { role, destination, caller, traceparent, log, start, outcome } = dial;
+  const { role, tenant, destination, caller, traceparent, log, start, outcome, session, firstByteMs } = dial;
+  // The session that took a dial, or the last one tried if it failed.
+  const last = log?.attempts.at(-1);
   return {
-    dialId: dial.id,
+    ...{ dialId: dial.id, tenant, firstByteMs, ms: outcome?.ms, timing: outcome?.timing },
     role: ROLES[role],
-    tenant: dial.tenant,
     destination: formatDestination(destination),
     caller: caller?.identity ?? '',
     via: caller?.via ?? '',
     startedMs: epoch(start),
     state: stateOf(dial),
-    ms: outcome?.ms,
     error: outcome?.error && failureMessage(outcome.error, outcome.failure),
-    ...whereMessage(dial),
-    timing: outcome?.timing,
+    agentId: outcome?.agentId ?? last?.agentId ?? '',
+    sessionId: outcome?.sessionId ?? last?.sessionId ?? session ?? '',
+    hubId: outcome?.hubId ?? last?.hubId ?? '',
     attempts: log?.attempts.map((attempt) => attemptMessage(attempt, start)) ?? [],
     parkedMs: log?.parkedMs ?? 0,
     traceId: traceparent?.split('-')[1] ?? '',
     phases: phases ? phasesOf(dial) : [],
-    firstByteMs: dial.firstByteMs,
-  };
-}
-
-/** The session that took a dial, or the last one tried if it failed. */
-function whereMessage({
-  outcome,
-  log,
-  session,
-}: SeenDial): Pick<adminApi.DialRecord, 'agentId' | 'sessionId' | 'hubId'> {
-  const last = log?.attempts.at(-1);
-  return {
-    agentId: outcome?.agentId ?? last?.agentId ?? '',
-    sessionId: outcome?.sessionId ?? last?.sessionId ?? session ?? '',
-    hubId: outcome?.hubId ?? last?.hubId ?? '',
   };
 }
 
@@ -180,16 +153,13 @@ function failureMessage({ code, message, retryable }: DialError, failure?: DialF
   return { code, text: message, reason: failure === undefined ? '' : upstreamReason(failure), retryable };
 }
 
-function attemptMessage(attempt: AttemptRecord, dialStart: number): adminApi.DialAttempt {
-  const { kind, sessionId, agentId, hubId, start, ms, outcome, error } = attempt;
+function attemptMessage({ start, error, ...attempt }: AttemptRecord, dialStart: number): adminApi.DialAttempt {
   return {
-    kind: KINDS[kind],
-    sessionId,
-    agentId,
-    hubId,
+    ...attempt,
+    kind: KINDS[attempt.kind],
     startMs: Math.max(0, start - dialStart),
-    ms,
-    outcome: OUTCOMES[outcome],
+    ms: attempt.ms,
+    outcome: OUTCOMES[attempt.outcome],
     error: error && failureMessage(error),
   };
 }

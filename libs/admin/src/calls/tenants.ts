@@ -97,30 +97,25 @@ function countsOf(backend: AdminBackend): Map<string, Counts> {
 }
 
 function tenantMessage(
-  { name, file, source, use, certificates, apiServerNames, state }: KnownTenant,
+  tenant: KnownTenant,
   counts: Counts | undefined,
   { recent, identity }: AdminBackend,
 ): adminApi.DeepPartial<adminApi.Tenant> {
+  const { name, source = '', use, certificates, apiServerNames } = tenant;
   const [first] = identity.roles;
-  const [agents, sessions, tunnels] = [counts?.agents.size ?? 0, counts?.sessions ?? 0, counts?.tunnels ?? 0];
   return {
-    name,
-    file,
-    source: source ?? '',
-    agents,
-    sessions,
-    tunnels,
+    ...tenant,
+    source,
+    agents: counts?.agents.size ?? 0,
+    sessions: counts?.sessions ?? 0,
+    tunnels: counts?.tunnels ?? 0,
     pendingDials: recent.pending(first, name),
     callers: recent.callersOf(name),
     use: Object.entries(use).map(([limit, each]) => useMessage(limit, each)),
-    certificates: certificates.map((each) => ({
-      where: each.where,
-      name: each.name,
-      expiresMs: Math.round(each.validUntil),
-      beginsMs: Math.round(each.validFrom),
-    })),
+    certificates: certificates.map(({ validFrom, validUntil, ...each }) => {
+      return { ...each, expiresMs: Math.round(validUntil), beginsMs: Math.round(validFrom) };
+    }),
     apiServerNames: [...apiServerNames],
-    state,
   };
 }
 
