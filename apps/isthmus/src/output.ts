@@ -48,6 +48,25 @@ export function cleaned<T>(view: T): T {
   return Object.fromEntries(Object.entries(view).map(([name, value]) => [name, cleaned(value)])) as T;
 }
 
+/** Fields of messages, and what documents call them. */
+const NAMES = {
+  agentId: 'agent',
+  hubId: 'hub',
+  sessionId: 'session',
+  dialId: 'dial',
+  traceId: 'trace',
+  open: 'tunnels',
+} as const;
+
+type Names = typeof NAMES;
+type Renamed<T> = { readonly [K in keyof T as K extends keyof Names ? Names[K] : K]: T[K] };
+
+/** Returns the fields of a message by the names that documents have for them. */
+export function renamed<T extends object>(message: T): Renamed<T> {
+  const fields = Object.entries(message).map(([name, value]) => [NAMES[name as keyof Names] ?? name, value]);
+  return Object.fromEntries(fields) as Renamed<T>;
+}
+
 /** Prints what a command found, for people or for programs. */
 export class Output {
   readonly format: Format;

@@ -4,7 +4,7 @@ import { Option } from 'commander';
 import { type Call, count, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, type Listed, listCommand, rowsTable, type Whole } from '../lists.ts';
-import { age, bytes, isoTime, plural, type Style } from '../output.ts';
+import { age, bytes, isoTime, plural, renamed, type Style } from '../output.ts';
 import type { Answer } from '../plane/member.ts';
 
 type CutView = ReturnType<typeof cutView>;
@@ -73,28 +73,8 @@ function groupsIn(cuts: readonly CutView[]) {
   );
 }
 
-function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: ReturnType<typeof cutsIn>[number]) {
-  return {
-    at: isoTime(atMs),
-    /** agent, gateway, hold, path, limit, credential or operator. */
-    by: cut.by,
-    reason: cut.reason,
-    tenant: cut.tenant,
-    caller: cut.caller,
-    destination: cut.destination,
-    agent: cut.agentId,
-    hub: cut.hubId,
-    /** The gateway. */
-    member: cut.member,
-    /** The `isthmus hold` on whose word this stands. Empty if the gateway saw it. */
-    hold: cut.hold,
-    dial: cut.dialId,
-    /** Empty without a trace. */
-    trace: cut.traceId,
-    ageMs,
-    bytesUp,
-    bytesDown,
-  };
+function cutView({ atMs, gateway: _of, ...cut }: ReturnType<typeof cutsIn>[number]) {
+  return { at: isoTime(atMs), ...renamed(cut) };
 }
 
 type Group = ReturnType<typeof groupsIn>[number];

@@ -2,7 +2,7 @@ import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command, destinationArgument } from '../command.ts';
 import { type ListColumn, rowsTable } from '../lists.ts';
-import { EXIT, type Style, statusOf, unansweredText } from '../output.ts';
+import { EXIT, renamed, type Style, statusOf, unansweredText } from '../output.ts';
 import { agentsAway } from '../plane/evidence.ts';
 import type { Answer, Unanswered } from '../plane/member.ts';
 import { membersWith } from '../plane/plane.ts';
@@ -52,51 +52,34 @@ export const explain = command({
 export type GatewayView = ReturnType<typeof gatewayView>;
 
 function gatewayView({ member, value }: Answer<adminApi.ExplainResponse>) {
+  const { destination: _asked, steps, others, policy, ...told } = value;
   return {
     gateway: member.id,
-    tenant: value.tenant,
-    zone: value.zone,
-    verdict: value.verdict,
-    /** Empty if no session would take the dial. */
-    agent: value.agentId,
-    hub: value.hubId,
-    session: value.sessionId,
-    steps: value.steps.map(stepView),
+    /** The agent, hub and session are empty if no session would take the dial. */
+    ...renamed(told),
+    steps: steps.map(stepView),
     /** Sessions that no strategy selects. */
-    others: value.others.map(candidateView),
-    advice: value.advice,
+    others: others.map(candidateView),
     /** What the tenant's policy says, if it has one. */
-    ...(value.policy && { policy: { allowed: value.policy.allowed, rule: value.policy.rule } }),
+    ...(policy && { policy }),
   };
 }
 
 type StepView = ReturnType<typeof stepView>;
 
-function stepView({ strategy, keys, taken, candidates: found }: adminApi.RoutingStep) {
-  return {
-    strategy,
-    taken,
-    keys: keys.map(({ key, sessions }) => ({ key, sessions })),
-    candidates: found.map(candidateView),
-  };
+function stepView(step: adminApi.RoutingStep) {
+  return { ...step, candidates: step.candidates.map(candidateView) };
 }
 
 const STANDINGS = namesOf(adminApi.Candidate_Standing, 'STANDING');
 
 type CandidateView = ReturnType<typeof candidateView>;
 
-function candidateView(candidate: adminApi.Candidate) {
+function candidateView({ sessionId, agentId, hubId, zone, key, standing, why, open }: adminApi.Candidate) {
   return {
-    agent: candidate.agentId,
-    hub: candidate.hubId,
-    session: candidate.sessionId,
-    zone: candidate.zone,
-    key: candidate.key,
+    ...renamed({ sessionId, agentId, hubId, zone, key, why, open }),
     /** `equal`: as good as the one taken. `later`: used when all better ones are gone. `not`: not for this dial, or not usable now. */
-    standing: STANDINGS[candidate.standing] ?? ('not' as const),
-    /** Why it is not the first choice. */
-    why: candidate.why,
-    tunnels: candidate.open,
+    standing: STANDINGS[standing] ?? ('not' as const),
   };
 }
 

@@ -4,7 +4,7 @@ import { Argument, Option } from 'commander';
 import { type Call, command, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
-import { age, ago, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf } from '../output.ts';
+import { age, ago, bytes, EXIT, Failure, isoTime, plural, renamed, type Style, statusOf } from '../output.ts';
 import { type Answer, byName, type Member } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
@@ -188,9 +188,7 @@ function dryRunView(
     /** The number of agents without a session elsewhere. */
     stranded: plan?.stranded ?? 0,
     ...(plan?.gracefulMs !== undefined && { gracefulMs: plan.gracefulMs }),
-    moves: (plan?.moves ?? []).map(({ sessionId: session, agentId: agent, tenant, elsewhere, tunnels: through }) => {
-      return { session, tenant, agent, elsewhere, tunnels: through };
-    }),
+    moves: (plan?.moves ?? []).map(renamed),
     running: (plan?.running ?? []).map((tunnel, at) => ({
       dial: tunnel.dialId,
       destination: tunnel.destination,

@@ -3,7 +3,7 @@ import { Option } from 'commander';
 import { type Call, count } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
-import { age, bytes, isoTime, plural, type Style } from '../output.ts';
+import { age, bytes, isoTime, plural, renamed, type Style } from '../output.ts';
 import { type Answer, roleNames } from '../plane/member.ts';
 
 export type TunnelView = ReturnType<typeof tunnelView> & {
@@ -62,24 +62,15 @@ function tunnelsOf(answers: readonly Answer<adminApi.ListTunnelsResponse>[]): Tu
   return [...found.values()];
 }
 
-function tunnelView(tunnel: adminApi.Tunnel) {
+function tunnelView(told: adminApi.Tunnel) {
+  const { role: _role, idleMs: _idle, sinceMs, halfClosed, resume, ...tunnel } = told;
   return {
-    dial: tunnel.dialId,
-    tenant: tunnel.tenant,
-    destination: tunnel.destination,
-    agent: tunnel.agentId,
-    hub: tunnel.hubId,
-    session: tunnel.sessionId,
-    /** Empty if only a hub or agent answered. */
-    caller: tunnel.caller,
-    since: isoTime(tunnel.sinceMs),
-    ageMs: tunnel.ageMs,
-    bytesUp: tunnel.bytesUp,
-    bytesDown: tunnel.bytesDown,
+    ...renamed(tunnel),
+    since: isoTime(sinceMs),
     /** The side that has ended its direction while the other goes on. */
-    ...(tunnel.halfClosed !== '' && { halfClosed: tunnel.halfClosed }),
+    ...(halfClosed !== '' && { halfClosed }),
     /** Set for a tunnel that outlives its hub. */
-    ...(tunnel.resume && { resume: tunnel.resume }),
+    ...(resume && { resume }),
   };
 }
 

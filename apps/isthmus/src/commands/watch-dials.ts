@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { adminApi } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
-import { isoTime } from '../output.ts';
+import { isoTime, renamed } from '../output.ts';
 import type { Plane } from '../plane/plane.ts';
 
 /** An answered dial, as a gateway saw it. */
@@ -10,22 +10,15 @@ export type AnsweredDial = NonNullable<ReturnType<typeof answeredDial>>;
 /** Returns undefined for a dial that is still running. */
 function answeredDial(gateway: string, record: adminApi.DialRecord) {
   if (record.state === adminApi.DialState.DIAL_STATE_RUNNING) return undefined;
-  const { error } = record;
+  const { dialId, tenant, destination, caller, agentId, hubId, traceId, parkedMs, attempts, error } = record;
   return {
     gateway,
-    dial: record.dialId,
+    ...renamed({ dialId, tenant, destination, caller, agentId, hubId, traceId, parkedMs }),
     started: isoTime(record.startedMs),
-    tenant: record.tenant,
-    destination: record.destination,
-    caller: record.caller,
     ok: record.state === adminApi.DialState.DIAL_STATE_ESTABLISHED,
     ms: record.ms ?? 0,
-    agent: record.agentId,
-    hub: record.hubId,
-    attempts: record.attempts.length,
-    parkedMs: record.parkedMs,
+    attempts: attempts.length,
     ...(error && { error: { code: error.code, text: error.text } }),
-    trace: record.traceId,
   };
 }
 

@@ -1,7 +1,7 @@
 import { type Evidence, findingsIn, judge, middleOf, type Witness } from '@isthmus/findings';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
-import { ago, isoTime } from '../output.ts';
+import { ago, isoTime, renamed } from '../output.ts';
 import { type Answer, type Answers, byName, type Member, type Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';
 
@@ -43,24 +43,20 @@ const PROTOCOLS = namesOf(adminApi.LinkProtocol, 'LINK_PROTOCOL');
 
 export type SessionView = ReturnType<typeof sessionView>;
 
-function sessionView({ nowMs: now, ...session }: TimedSession) {
+function sessionView({ nowMs: now, ...told }: TimedSession) {
+  const { sinceMs, drainingSinceMs, identifiers, quarantined, quarantineReason } = told;
+  const { sessionId, tenant, agentId, hubId, protocol, remote, draining, tunnels } = told;
   return {
-    session: session.sessionId,
-    tenant: session.tenant,
-    agent: session.agentId,
-    hub: session.hubId,
+    ...renamed({ sessionId, tenant, agentId, hubId, remote, draining, tunnels }),
     /** `link` for our agent, `packets` for Konnectivity's; empty if only gateways report the session. */
-    protocol: PROTOCOLS[session.protocol] ?? '',
-    remote: session.remote,
-    since: isoTime(session.sinceMs),
-    ageMs: Math.max(0, now - session.sinceMs),
-    reaches: reach(session.identifiers),
-    draining: session.draining,
+    protocol: PROTOCOLS[protocol] ?? '',
+    since: isoTime(sinceMs),
+    ageMs: Math.max(0, now - sinceMs),
+    reaches: reach(identifiers),
     /** For how long its agent has been draining. Not known if its hub did not answer. */
-    ...(session.drainingSinceMs > 0 && { drainingMs: Math.max(0, now - session.drainingSinceMs) }),
+    ...(drainingSinceMs > 0 && { drainingMs: Math.max(0, now - drainingSinceMs) }),
     /** Why its agent is in quarantine. */
-    ...(session.quarantined && { quarantined: session.quarantineReason }),
-    tunnels: session.tunnels,
+    ...(quarantined && { quarantined: quarantineReason }),
   };
 }
 
