@@ -1,7 +1,8 @@
 import { countIn, getOrPut } from '@isthmus/runtime';
-import type { DialErrorCode } from '@isthmus/tunnel';
+import type { DialErrorCode, TunnelInfo } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
 import type { Families, ObservedProgram } from './families.ts';
+import { carried } from './tunnels.ts';
 
 interface Counts {
   up: number;
@@ -13,21 +14,16 @@ interface Counts {
 export function apiServerMetrics(families: Families, tunnels: ObservedProgram['tunnels']): Subscriptions {
   const counts = new Map<string, Counts>();
   const of = (tenant: string) => getOrPut(counts, tenant, () => ({ up: 0, down: 0, failures: new Map() }));
-  /** Adds up what open connections have. */
-  const sums = (tenants: Iterable<string>, value: (tunnel: { up: number; down: number }) => number) => {
-    const found = new Map([...tenants].map((tenant) => [tenant, 0]));
-    for (const tunnel of tunnels) {
-      const sum = tunnel.role === 'api-server' ? found.get(tunnel.dial.tenant) : undefined;
-      if (sum !== undefined) found.set(tunnel.dial.tenant, sum + value(tunnel));
-    }
-    return found;
-  };
+  const tenantOf = ({ role, dial }: TunnelInfo) => (role === 'api-server' ? dial.tenant : undefined);
   families.tallied(
     'gauge',
     'api_server_connections',
     "Clients' connections to their API servers that this process has made, by tenant. A sum over all members counts each once.",
     ['tenant'],
-    () => [...sums(counts.keys(), () => 1)].map(([tenant, count]) => [{ tenant }, count] as const),
+    () => {
+      const open = Map.groupBy(tunnels, tenantOf);
+      return [...counts.keys()].map((tenant) => [{ tenant }, open.get(tenant)?.length ?? 0] as const);
+    },
   );
   families.tallied(
     'counter',
@@ -35,12 +31,7 @@ export function apiServerMetrics(families: Families, tunnels: ObservedProgram['t
     'Bytes of these connections, by tenant, up (from the client) or down; open ones included.',
     ['tenant', 'direction'],
     () =>
-      (['up', 'down'] as const).flatMap((direction) => {
-        const open = sums(counts.keys(), (tunnel) => tunnel[direction]);
-        return [...counts].map(
-          ([tenant, count]) => [{ tenant, direction }, count[direction] + (open.get(tenant) ?? 0)] as const,
-        );
-      }),
+      carried(counts, tunnels, tenantOf).map(([tenant, direction, bytes]) => [{ tenant, direction }, bytes] as const),
   );
   families.tallied(
     'counter',

@@ -12,76 +12,63 @@ interface LeaseCall {
 /** Prometheus' default buckets, in seconds. */
 const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
+/** A family about one kind of call: its name and its help, which is upstream's with its typos, because a scrape shows it. */
+type Told = readonly [name: string, help: string];
+
+/** Counts calls of one kind, and how long they took. @param status upstream's label for the status */
+function callsOf<L extends string>(
+  families: Families,
+  status: L,
+  [name, help]: Told,
+  latency?: Told,
+  buckets: readonly number[] = DEFAULT_BUCKETS,
+) {
+  const totals = families.counters<string>(name, help, [status, 'reason']);
+  const times = latency && families.histograms<string>(...latency, buckets, [status]);
+  return ({ status: code, reason, ms = 0 }: Omit<LeaseCall, 'ms'> & Partial<LeaseCall>) => {
+    totals.of({ [status]: code, reason }).inc();
+    times?.of({ [status]: code }).observe(ms / 1000);
+  };
+}
+
 /** Of the server's garbage collection of leases. As in upstream, a call without an answer is not counted. */
 export function leaseCollection(families: Families) {
   const culled = families.counter(
     'culled_leases_count',
     'Count of expired leases that the lease garbage collection controller has culled.',
   );
-  const outcome = ['http_status_code', 'reason'] as const;
-  // The help texts are upstream's, including their typos, because a scrape shows them.
-  const deletes = families.counters(
-    'lease_delete_total',
-    'Count of lease delection calls by the garbage collection controller. Labeled by HTTP status code and reason.',
-    outcome,
-  );
-  const deleteLatency = families.histograms(
-    'lease_delete_latency_seconds',
-    'Latency of lease deletion calls by the garbage collection controller in seconds.',
-    DEFAULT_BUCKETS,
-    ['http_status_code'],
-  );
-  const lists = families.counters(
-    'lease_list_total',
-    'Count of lease deletion calls by the garbage collection controller. Labeled by HTTP status code and reason.',
-    outcome,
-  );
-  const listLatency = families.histograms(
-    'lease_list_latency_seconds',
-    'Latency of lease list calls by the garbage collection controller in seconds.',
-    DEFAULT_BUCKETS,
-    ['http_status_code'],
-  );
+  const by = 'by the garbage collection controller';
+  const code = 'http_status_code';
   return {
     culled: () => culled.inc(),
-    deleted({ status, reason, ms }: LeaseCall) {
-      deletes.of({ http_status_code: status, reason }).inc();
-      deleteLatency.of({ http_status_code: status }).observe(ms / 1000);
-    },
-    listed({ status, reason, ms }: LeaseCall) {
-      lists.of({ http_status_code: status, reason }).inc();
-      listLatency.of({ http_status_code: status }).observe(ms / 1000);
-    },
+    deleted: callsOf(
+      families,
+      code,
+      ['lease_delete_total', `Count of lease delection calls ${by}. Labeled by HTTP status code and reason.`],
+      ['lease_delete_latency_seconds', `Latency of lease deletion calls ${by} in seconds.`],
+    ),
+    listed: callsOf(
+      families,
+      code,
+      ['lease_list_total', `Count of lease deletion calls ${by}. Labeled by HTTP status code and reason.`],
+      ['lease_list_latency_seconds', `Latency of lease list calls ${by} in seconds.`],
+    ),
   };
 }
 
 /** Of an agent that counts servers by their leases. */
 export function leaseCount(families: Families, buckets: readonly number[]) {
-  const outcome = ['http_response_code', 'reason'] as const;
-  const lists = families.counters(
-    'lease_lists_total',
-    'Count of server lease list calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason',
-    outcome,
-  );
-  // Upstream adds its watches to lease_lists_total and leaves this family empty. Here a watch counts as a watch.
-  const watches = families.counters(
-    'lease_watches_total',
-    'Count of server lease watch calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason',
-    outcome,
-  );
-  const latency = families.histograms(
-    'lease_list_latency_seconds',
-    'Latency of server lease listing in seconds',
-    buckets,
-    ['http_response_code'],
-  );
+  const by = 'calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason';
+  const code = 'http_response_code';
+  // Upstream adds its watches to lease_lists_total and leaves the other family empty. Here a watch counts as a watch.
   return {
-    listed({ status, reason, ms }: LeaseCall) {
-      lists.of({ http_response_code: status, reason }).inc();
-      latency.of({ http_response_code: status }).observe(ms / 1000);
-    },
-    watched({ status, reason }: Omit<LeaseCall, 'ms'>) {
-      watches.of({ http_response_code: status, reason }).inc();
-    },
+    listed: callsOf(
+      families,
+      code,
+      ['lease_lists_total', `Count of server lease list ${by}`],
+      ['lease_list_latency_seconds', 'Latency of server lease listing in seconds'],
+      buckets,
+    ),
+    watched: callsOf(families, code, ['lease_watches_total', `Count of server lease watch ${by}`]),
   };
 }

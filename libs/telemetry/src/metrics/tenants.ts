@@ -4,6 +4,7 @@ import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
 import { DistinctNames, type SessionCounter } from './census.ts';
 import type { Families, ObservedProgram } from './families.ts';
+import { carried } from './tunnels.ts';
 
 /** The tenants of a process with `--tenants-dir`. Read for each page. */
 export interface TenantsState {
@@ -101,15 +102,8 @@ function declare(families: Families, { role, counts, tunnels, agents, state }: K
     'Bytes that tunnels carried, by tenant, up (caller to destination) or down; open tunnels included.',
     ['tenant', 'direction'],
     () => {
-      const bytes = new Map([...counts].map(([tenant, { up, down }]) => [tenant, { up, down }]));
-      for (const { role: of, dial, up, down } of tunnels) {
-        const sum = of === role ? bytes.get(dial.tenant) : undefined;
-        if (sum) bytes.set(dial.tenant, { up: sum.up + up, down: sum.down + down });
-      }
-      return [...bytes].flatMap(([tenant, { up, down }]) => [
-        [{ tenant, direction: 'up' }, up] as const,
-        [{ tenant, direction: 'down' }, down] as const,
-      ]);
+      const sums = carried(counts, tunnels, (tunnel) => (tunnel.role === role ? tunnel.dial.tenant : undefined));
+      return sums.map(([tenant, direction, bytes]) => [{ tenant, direction }, bytes] as const);
     },
   );
   families.tallied(

@@ -1,8 +1,31 @@
 import { getOrPut } from '@isthmus/runtime';
-import { CUT_BY, type CutBy, type ResumableTunnel, type Role, unlessProbed } from '@isthmus/tunnel';
+import { CUT_BY, type CutBy, type ResumableTunnel, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
 import { Census } from './census.ts';
 import type { Families, ObservedProgram } from './families.ts';
+
+/** Bytes up and down. */
+interface Bytes {
+  readonly up: number;
+  readonly down: number;
+}
+
+/** Adds the bytes of open tunnels to those of ended ones. @param keyOf of which of them a tunnel is; undefined for none */
+export function carried<K>(
+  ended: Iterable<readonly [K, Bytes]>,
+  open: Iterable<TunnelInfo>,
+  keyOf: (tunnel: TunnelInfo) => K | undefined,
+): (readonly [of: K, direction: 'up' | 'down', bytes: number])[] {
+  const sums = new Map([...ended].map(([key, { up, down }]) => [key, { up, down }]));
+  for (const tunnel of open) {
+    const key = keyOf(tunnel);
+    const sum = key === undefined ? undefined : sums.get(key);
+    if (!sum) continue;
+    sum.up += tunnel.up;
+    sum.down += tunnel.down;
+  }
+  return [...sums].flatMap(([key, { up, down }]) => [[key, 'up', up] as const, [key, 'down', down] as const]);
+}
 
 /** Tunnel metrics that upstream does not have, for gateways, hubs and agents. */
 export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedProgram['tunnels']): Subscriptions {
@@ -12,25 +35,15 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
   // An agent does not know the hub of a tunnel.
   if (role === 'agent') census.showTenants(families, 'tunnels', 'open tunnels');
   else census.show(families, 'tunnels', 'open tunnels');
-  let up = 0;
-  let down = 0;
+  const ended = { up: 0, down: 0 };
   families.tallied(
     'counter',
     'tunnel_bytes_total',
     'Bytes that tunnels carried, up (caller to destination) or down (destination to caller), open tunnels included.',
     ['direction'],
     () => {
-      let openUp = 0;
-      let openDown = 0;
-      for (const tunnel of tunnels) {
-        if (tunnel.role !== role) continue;
-        openUp += tunnel.up;
-        openDown += tunnel.down;
-      }
-      return [
-        [{ direction: 'up' }, up + openUp],
-        [{ direction: 'down' }, down + openDown],
-      ];
+      const sums = carried([[role, ended]], tunnels, (tunnel) => (tunnel.role === role ? role : undefined));
+      return sums.map(([, direction, bytes]) => [{ direction }, bytes] as const);
     },
   );
   families.measured('tunnel_queued_bytes', 'Bytes that open tunnels buffer for slow readers.', () => {
@@ -95,8 +108,8 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
       const hubId = (resumable && hubs.get(resumable)) ?? tunnel.hubId;
       if (resumable) hubs.delete(resumable);
       census.went({ tenant: dial.tenant, hubId });
-      up += tunnel.up;
-      down += tunnel.down;
+      ended.up += tunnel.up;
+      ended.down += tunnel.down;
     },
     'tunnel:stalled'(by) {
       stalled.of({ role: by }).inc();
