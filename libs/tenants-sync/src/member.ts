@@ -60,9 +60,8 @@ export async function askMember({ address, files }: MemberOptions): Promise<Plan
     : new HttpAgent({ lookup: lookupName });
   const body = JSON.stringify({ method: 'ListTenants', timeoutMs: SYNC.memberMs });
   const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
-  const send = tls ? httpsRequest : httpRequest;
   try {
-    const sent = send({ host, port, path: '/ask', method: 'POST', headers, agent });
+    const sent = (tls ? httpsRequest : httpRequest)({ host, port, path: '/ask', method: 'POST', headers, agent });
     sent.end(body);
     const response = await answerTo(sent, AbortSignal.timeout(2 * SYNC.memberMs));
     const answer = (await wholeOf(response, SYNC.memberBytes)).toString();
@@ -98,10 +97,11 @@ export function connectedIn(lines: readonly Line[]): Map<string, Connected> {
   return found;
 }
 
-/** What is wrong with tenants' files at members: what only a member can know, as that a port is taken, or that a name is the plane's own. */
+/** What is wrong with tenants' files at members: what only a member can know, as that a port is taken, or that a name is the plane's own. A problem of an object has no line. */
 export function faultsIn(lines: readonly Line[]): Map<string, string> {
+  const place = (line = 0) => (line > 0 ? `:${line}` : '');
   const found = lines.flatMap(({ member: { id }, answer: { problems = [], unopened = [] } = {} }) => [
-    ...problems.map(({ file, line, message }) => ({ id, file, text: `${line ? `${file}:${line}` : file}: ${message}` })),
+    ...problems.map(({ file, line, message }) => ({ id, file, text: `${file}${place(line)}: ${message}` })),
     ...unopened.map((text) => ({ id, file: text.slice(0, text.indexOf(':')), text })),
   ]);
   const ids = (same: typeof found) => same.map(({ id }) => id).sort();

@@ -188,7 +188,10 @@ describe("members' answers", () => {
       `${closed} (at hub-2); acme.prod.yaml:4: apiServer.names[0]: hub is a name of the hubs (at hub-1, hub-2)`,
     );
     assert.equal(found.get('acme.other.yaml'), undefined);
-    assert.equal(found.get('Tenant acme/other'), 'Tenant acme/other: agents[0]: there is no secret acme/other (at hub-2)');
+    assert.equal(
+      found.get('Tenant acme/other'),
+      'Tenant acme/other: agents[0]: there is no secret acme/other (at hub-2)',
+    );
     assert.deepEqual([...faultsIn([...lines].reverse())].sort(), [...found].sort());
   });
 });
