@@ -23,8 +23,8 @@ export interface Credential {
   readonly trust?: TrustSet;
   readonly keys?: TokenKeys;
   readonly text?: string;
-  /** The URL of a kubeconfig's API server, if it names one. */
-  readonly apiServer?: string | undefined;
+  /** The URL of a kubeconfig's API server. */
+  readonly apiServer?: string;
   /** Of a kubeconfig: says whether it changed, and holds none of its secrets. */
   readonly digest?: string;
   readonly revoked?: readonly RevocationList[];

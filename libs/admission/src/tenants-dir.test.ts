@@ -77,6 +77,35 @@ test('a file that cannot be used is reported once, and its tenant stays', async 
   assert.equal(tenants.get('acme')?.limits.agents, 3);
 });
 
+test('a kubeconfig that turns bad is reported as its file, and what was in force stays', async (context) => {
+  const { failures, follow, write } = await directory(context);
+  const kubeconfig = JSON.stringify({
+    'current-context': 'c',
+    contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+    clusters: [{ name: 'c', cluster: { server: 'https://api.example' } }],
+  });
+  await write('reviewer.conf', kubeconfig);
+  await write('acme.yaml', 'tenant: acme\nagents: [{tokenReview: {kubeconfig: reviewer.conf}}]');
+  const { tenants, look } = await bound(follow());
+  assert.equal(failures.length, 0);
+  const before = tenants.get('acme');
+  for (const bad of [
+    '',
+    kubeconfig.slice(0, 40),
+    '-----BEGIN CERTIFICATE-----\n',
+    kubeconfig.replace('https:', 'ftp:'),
+  ]) {
+    await write('reviewer.conf', bad);
+    await look();
+    const said = (failures.at(-1) ?? []).map(({ kept, problems }) => `${kept}: ${problems[0]?.message}`);
+    assert.match(said.join('\n'), /^acme: reviewer\.conf: /, bad);
+    assert.equal(tenants.get('acme'), before, 'the same reviewer');
+  }
+  await write('reviewer.conf', kubeconfig);
+  await look();
+  assert.deepEqual(failures.at(-1), []);
+});
+
 test('a mounted ConfigMap is followed: its directory is replaced as a whole', async (context) => {
   const { dir, follow } = await directory(context);
   const version = async (name: string, text: string) => {

@@ -73,14 +73,14 @@ async function contextIn(kubeconfig: string) {
   return { config, current, context, clusterName, cluster: named(config, 'clusters', 'cluster', clusterName) };
 }
 
-/** The URL of the API server that a kubeconfig leads to; undefined if it names none. Who uses the file says what is wrong. */
-export async function serverIn(kubeconfig: string): Promise<string | undefined> {
-  try {
-    const { cluster } = await contextIn(kubeconfig);
-    return parseServer(requiredText(cluster, 'server', ''), '').href;
-  } catch {
-    return undefined;
-  }
+/**
+ * Returns the URL of the API server that a kubeconfig leads to. What else is wrong with it, and with the files that it names, says who uses it.
+ * @throws Error if it leads to none, such as one that is being written
+ */
+export async function serverIn(kubeconfig: string): Promise<string> {
+  const { clusterName, cluster } = await contextIn(kubeconfig);
+  const inCluster = `cluster ${clusterName}`;
+  return parseServer(requiredText(cluster, 'server', inCluster), inCluster).href;
 }
 
 async function read(path: string): Promise<KubeConnection> {
