@@ -95,6 +95,8 @@ export const AGENT = {
   drainLookMs: 50,
   /** How long an agent waits for the dial rules that a hub announced; then it ends the link. They are on their way when it begins to wait. */
   rulesMs: 10_000,
+  /** The longest token that replaces another one: hubs take no longer ones. Kubernetes' have about 1,000. */
+  tokenCharacters: 16 * 1024,
   /** How often to look whether the token was rotated. The kubelet does so when a fifth of its life is left. */
   tokenLookMs: 2000,
   /**

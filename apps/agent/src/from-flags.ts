@@ -1,9 +1,10 @@
 import { policyOf } from '@isthmus/admission/policy';
 import { type AgentValues, apiServerListening, parseDestinations, resumeOptions } from '@isthmus/flags';
-import { machineAddresses, readNamedFile } from '@isthmus/runtime';
+import { lastGood, machineAddresses, readNamedFile } from '@isthmus/runtime';
 import { VERSION } from '@isthmus/service';
-import { type Observation, prohibitedBy } from '@isthmus/tunnel';
+import { type Observation, type PlaneEvents, prohibitedBy } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
+import { AGENT } from './defaults.ts';
 
 /** Returns an agent's options from its flags. */
 export function agentOptions(flags: AgentValues, observation: Observation): AgentOptions {
@@ -19,7 +20,7 @@ export function agentOptions(flags: AgentValues, observation: Observation): Agen
     server: { hosts: flags['proxy-server-host'], port: flags['proxy-server-port'] },
     ...(ca !== '' && { tls: { ca, ...(cert !== '' && { cert, key }) } }),
     alpn: flags['alpn-proto'],
-    token: () => (tokenPath === '' ? undefined : readNamedFile(tokenPath).toString().trim()),
+    token: tokenPath === '' ? () => undefined : followedToken(tokenPath, observation.events),
     sessionCount: flags['session-count'],
     serverCountSource: flags['server-count-source'] === 'max' ? 'max' : 'default',
     syncInterval: flags['sync-interval'],
@@ -38,4 +39,24 @@ export function agentOptions(flags: AgentValues, observation: Observation): Agen
     ...(rules && { lists: policyOf(rules) }),
     observation,
   };
+}
+
+/** What can be sent as a token: one word. */
+const WORD = /^[\x21-\x7e]+$/;
+
+/**
+ * Reads the token each time, because it is rotated in place. While its file holds none, as one that is being written, the token of before stays
+ * in use: a hub ends a link whose message is too long, and takes nothing that is empty.
+ */
+export function followedToken(path: string, events: PlaneEvents): () => string {
+  let before: string | undefined;
+  const read = () => {
+    const token = readNamedFile(path).toString().trim();
+    // The first one is shown whatever it is, as upstream's agent does: its server judges it.
+    if (before !== undefined && (token.length > AGENT.tokenCharacters || !WORD.test(token)))
+      throw new Error(`${path}: a token is one word of 1 to ${AGENT.tokenCharacters} characters`);
+    before = token;
+    return token;
+  };
+  return lastGood(read, (error) => events.emit('certificate:failure', 'uplink', path, error));
 }

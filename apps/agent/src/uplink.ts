@@ -30,7 +30,7 @@ import { TenantPolicy } from './pipeline.ts';
 interface TokenRenewalOptions {
   /** The token that the link began with. */
   readonly first: string | undefined;
-  /** Reads the token. May throw. */
+  /** Reads the token. While it cannot be read, it is the one of before. */
   readonly read: () => string | undefined;
   readonly send: (token: string) => void;
   readonly clock?: Clock;
@@ -69,7 +69,7 @@ export class TokenRenewal implements Disposable {
   }
 
   #look(): void {
-    const token = this.#read();
+    const token = this.#options.read();
     if (token === undefined || token === this.#taken) return;
     const now = this.#clock.now();
     // An answer does not say to which token it is, so one token is on its way at a time.
@@ -77,15 +77,6 @@ export class TokenRenewal implements Disposable {
     const { tokenAgainLeastMs: least, tokenAgainMostMs: most } = AGENT;
     this.#sent = { token, again: now + least + this.#clock.random() * (most - least) };
     this.#options.send(token);
-  }
-
-  /** A file that is away for a moment is read again soon. One that stays away stops the next connection, which says so. */
-  #read(): string | undefined {
-    try {
-      return this.#options.read();
-    } catch {
-      return undefined;
-    }
   }
 }
 

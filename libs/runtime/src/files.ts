@@ -45,6 +45,30 @@ export function readAtMost(fd: number, most: number, expected = 0): Buffer | und
   }
 }
 
+/**
+ * Returns what reads something that may turn bad while the program runs, such as a file that is being replaced: what was read last stays in use
+ * until it can be read again.
+ * @param fault called with each new reason why it cannot be read, and with undefined once it can
+ * @throws what `read` throws, as long as nothing was read
+ */
+export function lastGood<T>(read: () => T, fault: (error: Error | undefined) => void): () => T {
+  let last: { readonly value: T } | undefined;
+  let reported = '';
+  return () => {
+    let error: Error | undefined;
+    try {
+      last = { value: read() };
+    } catch (thrown) {
+      if (!last) throw thrown;
+      error = thrown as Error;
+    }
+    const said = error?.message ?? '';
+    if (said !== reported) fault(error);
+    reported = said;
+    return last.value;
+  };
+}
+
 const DIRECTORY = 'it is a directory';
 const NOT_REGULAR = 'it is not a regular file';
 

@@ -51,7 +51,7 @@ export {
 } from './connection-limits.ts';
 export { RUNTIME } from './defaults.ts';
 export { descriptors } from './descriptors.ts';
-export { readAtMost, readNamedFile, reasonOf } from './files.ts';
+export { lastGood, readAtMost, readNamedFile, reasonOf } from './files.ts';
 export { bufferSizes, memory, memoryLimit, poolBytes } from './memory.ts';
 export { RandomSet, randomHex } from './random.ts';
 export { lookupName, names, resolveName } from './resolve.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { renameSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
@@ -9,6 +9,7 @@ import {
   DEADLINE_MS,
   echo,
   nextChunk,
+  type Program,
   type Scope,
   scoped,
   sharedByFile,
@@ -22,11 +23,10 @@ import { closed } from '../plane/dials.ts';
 import { callerOf, type TenantsPlane, tenantsPlane } from './rig.ts';
 import { TokenIssuer } from './token-issuer.ts';
 
-/** Of every token here, in milliseconds. A busy machine may stall for half of it before a rotated token reaches the hub. */
+/** Of a token here, in milliseconds, unless a test says otherwise. A busy machine may stall for half of it before a rotated token reaches the hub. */
 const LIFE = 20_000;
 
-/** How often a token is rotated, in milliseconds. The kubelet does so when a fifth of its life is left. */
-const ROTATE_EVERY = LIFE / 3;
+const HOUR = 3_600_000;
 
 /** By then, a hub has seen that a token has expired, in milliseconds. */
 const SEEN_WITHIN = 5000;
@@ -34,42 +34,52 @@ const SEEN_WITHIN = 5000;
 const OWN = 'system:serviceaccount:kube-system:konnectivity-agent';
 const OTHER = 'system:serviceaccount:default:somebody';
 
-/** A file with a token, which is rotated at its time and never sooner: a hub refuses tokens that come too fast. */
+/**
+ * A file with a token, which is rotated after a third of its life and never sooner: a hub refuses tokens that come too fast. The kubelet rotates one
+ * when a fifth of its life is left.
+ */
 class Rotation {
   /** Whose the next tokens are. */
   subject = OWN;
   /** When each token ends, in milliseconds since the epoch. */
   readonly ends: number[] = [];
   readonly #issuer: TokenIssuer;
-  readonly #path: string;
+  readonly path: string;
   readonly #timer: NodeJS.Timeout;
 
-  constructor(issuer: TokenIssuer, path: string) {
+  constructor(issuer: TokenIssuer, path: string, lifeMs: number) {
     this.#issuer = issuer;
-    this.#path = path;
-    this.#rotate();
-    this.#timer = setInterval(() => this.#rotate(), ROTATE_EVERY);
+    this.path = path;
+    this.#rotate(lifeMs);
+    this.#timer = setInterval(() => this.#rotate(lifeMs), lifeMs / 3);
   }
 
   stop(): void {
     clearInterval(this.#timer);
   }
 
-  #rotate(): void {
-    const ends = Math.floor((Date.now() + LIFE) / 1000);
-    writeFileSync(`${this.#path}.new`, this.#issuer.token(this.subject, { exp: ends }));
-    renameSync(`${this.#path}.new`, this.#path);
+  #rotate(lifeMs: number): void {
+    const ends = Math.floor((Date.now() + lifeMs) / 1000);
+    writeFileSync(`${this.path}.new`, this.#issuer.token(this.subject, { exp: ends }));
+    renameSync(`${this.path}.new`, this.path);
     this.ends.push(ends * 1000);
   }
 }
 
 /** An agent with a token, and a tunnel through it. */
 interface Tokened {
+  readonly agent: Program;
   readonly tunnel: Socket;
   readonly rotation: Rotation;
 }
 
-async function tokened(scope: Scope, plane: TenantsPlane, name: string, destination: string): Promise<Tokened> {
+async function tokened(
+  scope: Scope,
+  plane: TenantsPlane,
+  name: string,
+  destination: string,
+  lifeMs = LIFE,
+): Promise<Tokened> {
   const issuer = new TokenIssuer(`https://${name}.example`);
   const dir = await tempDir(scope);
   const [keys, path] = [join(dir, 'jwks.json'), join(dir, 'token')];
@@ -81,7 +91,7 @@ async function tokened(scope: Scope, plane: TenantsPlane, name: string, destinat
       readRecords(log).some((each) => 'changed' in each && `${each.changed}`.includes(name)),
     );
   await until(() => inForce(plane.audit), { what: `${name} to be in force` });
-  const rotation = new Rotation(issuer, path);
+  const rotation = new Rotation(issuer, path, lifeMs);
   scope.defer(() => rotation.stop());
   const flags = {
     'agent-id': name,
@@ -94,7 +104,7 @@ async function tokened(scope: Scope, plane: TenantsPlane, name: string, destinat
   const agent = await startAgent(scope, plane.trust, plane.hub.agentPort, flags);
   const via = await callerOf(plane, trust);
   const dial = () => tunnelThrough(scope, { via, destination }).catch(() => undefined);
-  return { tunnel: await until(dial, { what: () => `a tunnel of ${name}${agent.tail}` }), rotation };
+  return { tunnel: await until(dial, { what: () => `a tunnel of ${name}${agent.tail}` }), rotation, agent };
 }
 
 /** The records of a tenant's sessions and refusals at the hub. */
@@ -130,6 +140,32 @@ describe("a session and its agent's token", { skip: redisMissing(), concurrency:
       const { sessions, refusals } = recordsOf(plane, 'rotated');
       const later = [...sessions, ...refusals].filter(({ time }) => Date.parse(time) > since);
       assert.deepEqual(later, [], 'its session is the one that it began with');
+    }),
+  );
+
+  it(
+    'in a file that turns bad, and is good again: the agent names it, shows what it had, and its session goes on',
+    scoped(async (scope) => {
+      const { plane, authority } = await shared();
+      const { agent, tunnel, rotation } = await tokened(scope, plane, 'spoiled', authority, HOUR);
+      const good = readFileSync(rotation.path);
+      const faults = async (count: number) => {
+        const of = async () => (await agent.metric('isthmus_certificate_faults')).get('{where="uplink"}') === count;
+        await until(of, { what: () => `${count} faults of files${agent.tail}` });
+      };
+      const since = Date.now();
+      // A hub ends a link that sends it so much at once.
+      for (const bad of ['', 'x'.repeat(400_000)]) {
+        writeFileSync(rotation.path, bad);
+        await faults(1);
+        writeFileSync(rotation.path, good);
+        await faults(0);
+      }
+      tunnel.write('still there');
+      assert.equal((await nextChunk(tunnel, 'an echo')).toString(), 'still there');
+      const { sessions, refusals } = recordsOf(plane, 'spoiled');
+      const later = [...sessions, ...refusals].filter(({ time }) => Date.parse(time) > since);
+      assert.deepEqual(later, [], 'nothing bad was sent');
     }),
   );
 

@@ -1,5 +1,14 @@
 import { connect as connectTcp } from 'node:net';
-import { Backoff, clientTlsOf, connectTls, keptAlive, lookupName, type TlsFiles, within } from '@isthmus/runtime';
+import {
+  Backoff,
+  clientTlsOf,
+  connectTls,
+  keptAlive,
+  lastGood,
+  lookupName,
+  type TlsFiles,
+  within,
+} from '@isthmus/runtime';
 import { type Destination, formatDestination, inWords } from '@isthmus/tunnel';
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis';
 import { DIRECTORY } from '../defaults.ts';
@@ -202,17 +211,21 @@ async function silent(stream: NetStream): Promise<void> {
   }
 }
 
-/** Returns an address that reads its credentials on each access. While a file cannot be read, it has the last ones. */
+/** Returns an address that reads its credentials on each access. While a file cannot be read, or is empty, it has the last ones. */
 function withCredentials(address: RedisAddress, read: CredentialSource): RedisAddress {
-  let last = read();
-  const now = () => {
-    try {
-      last = read();
-    } catch {
-      // A rotation is under way. If the server rejects the last credentials, the next connection reads them again.
-    }
-    return last;
-  };
+  const partsOf = ({ user, sentinelUser }: ReturnType<CredentialSource>) =>
+    [user, sentinelUser].flatMap((of) => [of?.username, of?.password]);
+  const first = partsOf(read());
+  // During a rotation. If the server rejects the last credentials, the next connection reads them again.
+  const now = lastGood(
+    () => {
+      const next = read();
+      if (partsOf(next).some((part, index) => part === '' && first[index] !== '')) throw new Error('a file is empty');
+      return next;
+    },
+    () => {},
+  );
+  now();
   return {
     ...address,
     get user() {
