@@ -1,7 +1,7 @@
 export { type KubeClient, KubeStatusError, kubeClient } from './client.ts';
 export { inClusterConnection, kubeconfigFile, serverIn } from './connection.ts';
 export { leaderLease } from './leader.ts';
-export { periodic } from './lease.ts';
+export { periodic, unlessNotFound } from './lease.ts';
 export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';
 export { leaseHolder } from './lease-holder.ts';
 export {

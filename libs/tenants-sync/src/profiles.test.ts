@@ -14,7 +14,14 @@ const verdict = (name: string): Verdict => ({
 });
 
 interface Stored {
+  metadata: { uid: string; resourceVersion: string; ownerReferences?: { uid: string }[] };
   status?: { accessProviders: object[] };
+}
+
+interface Sent {
+  metadata: { name: string; resourceVersion?: string };
+  preconditions?: { resourceVersion?: string };
+  status: Stored['status'];
 }
 
 describe('ClusterProfiles', () => {
@@ -22,26 +29,41 @@ describe('ClusterProfiles', () => {
   let stored: Map<string, Stored>;
   let calls: string[];
   let leads: boolean;
+  let failures: string[];
   let writer: ProfileWriter;
+  /** Called before a call arrives. */
+  let arrives: (call: string) => void;
 
   /** As much of an API server as they need. */
-  async function request({ method, path, body }: { method: string; path: string; body?: unknown }): Promise<unknown> {
+  async function request({ method, path, body }: { method: string; path: string; body?: Sent }): Promise<unknown> {
     if (path === '/apis/multicluster.x-k8s.io') return { versions: [{ version: 'v1alpha2' }] };
     const name = path.slice(PATH.length + 1).split('/')[0] as string;
     calls.push(`${method} ${name}`.trim());
-    if (method === 'POST') stored.set((body as { metadata: { name: string } }).metadata.name, {});
-    const found = stored.get(name);
-    if (method === 'PATCH' && found) found.status = (body as Required<Stored>).status;
-    if (method !== 'POST' && !found) throw new KubeStatusError('not found', 404, 'NotFound');
-    return found;
+    arrives(`${method} ${name}`.trim());
+    const at = body?.metadata?.name ?? name;
+    if (method === 'POST') stored.set(at, { metadata: { uid: at, resourceVersion: '1' } });
+    const found = stored.get(at);
+    if (!found) throw new KubeStatusError('not found', 404, 'NotFound');
+    const { resourceVersion } = body?.metadata ?? body?.preconditions ?? {};
+    if (resourceVersion !== undefined && resourceVersion !== found.metadata.resourceVersion)
+      throw new KubeStatusError('modified', 409, 'Conflict');
+    if (method === 'DELETE') stored.delete(at);
+    if (method === 'PATCH') provided(at, body?.status);
+    return structuredClone(stored.get(at));
+  }
+
+  function provided(name: string, status: Stored['status']): void {
+    const { metadata } = stored.get(name) as Stored;
+    const resourceVersion = String(Number(metadata.resourceVersion) + 1);
+    stored.set(name, { metadata: { ...metadata, resourceVersion }, ...(status && { status }) });
   }
 
   beforeEach(() => {
-    [stored, calls, leads] = [new Map(), [], true];
+    [stored, calls, leads, arrives, failures] = [new Map(), [], true, () => {}, []];
     writer = new ProfileWriter({
       ...{ client: { request } as unknown as KubeClient, plane: 'isthmus', leads: () => leads, published: () => true },
       proxy: { url: 'https://gateways.example:8090', ca: () => '' },
-      failed: (_name, error) => assert.equal(error, undefined),
+      failed: (_name, error) => void (error && failures.push(error.message)),
     });
   });
 
@@ -51,12 +73,13 @@ describe('ClusterProfiles', () => {
   it('are written once, and are as they were again after somebody has changed or removed them', async () => {
     await write(0, 'one', 'two');
     assert.deepEqual(calls.splice(0), ['GET one', 'POST', 'PATCH one', 'GET two', 'POST', 'PATCH two']);
-    const written = structuredClone([...stored]);
+    const statuses = () => [...stored].map(([name, { status }]) => ({ name, status }));
+    const written = statuses();
     stored.delete('one');
     const two = stored.get('two') as Stored;
     two.status = { accessProviders: [{ name: 'isthmus', cluster: { server: 'https://evil.example' } }] };
     await write(SYNC.profileMs, 'one', 'two');
-    assert.deepEqual([...stored].sort(), written);
+    assert.deepEqual(statuses().reverse(), written);
     calls.length = 0;
     await write(2 * SYNC.profileMs, 'one', 'two');
     assert.deepEqual(calls, ['GET one', 'GET two']);
@@ -83,5 +106,22 @@ describe('ClusterProfiles', () => {
     leads = false;
     await led;
     assert.deepEqual(calls, ['GET one', 'POST', 'PATCH one']);
+  });
+
+  it('stay as another sync has made them before a write of this one arrives', async () => {
+    await write(0, 'one');
+    const { profile, ...asks } = verdict('one');
+    const changes = profile && { ...asks, profile: { ...profile, ca: 'another CA' } };
+    const ends = { ...asks, source: { ...asks.source, uid: 'owner' }, profile: undefined };
+    const other = { accessProviders: [{ name: 'isthmus', cluster: { server: 'https://later.example' } }] };
+    arrives = (call) => void (/^(PATCH|DELETE)/.test(call) && provided('one', other));
+    calls.length = 0;
+    for (const [late, owner] of [[changes, ''] as const, [ends, ''] as const, [ends, 'owner'] as const]) {
+      (stored.get('one') as Stored).metadata.ownerReferences = [{ uid: owner }];
+      await writer.write(late ? [late] : [], 1, new AbortController().signal);
+      assert.deepEqual(stored.get('one')?.status, other);
+    }
+    assert.deepEqual(calls, ['GET one', 'PATCH one', 'GET one', 'PATCH one', 'GET one', 'DELETE one']);
+    assert.deepEqual(failures, ['modified', 'modified', 'modified']);
   });
 });

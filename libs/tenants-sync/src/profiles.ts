@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { newPassword } from '@isthmus/admission';
-import { type KubeClient, type KubeObject, KubeStatusError, objectName } from '@isthmus/kube';
+import { type KubeClient, type KubeObject, KubeStatusError, objectName, unlessNotFound } from '@isthmus/kube';
 import { inWords } from '@isthmus/tunnel';
 import type { Profile } from './compose.ts';
 import { SYNC } from './defaults.ts';
 import { CLUSTER_PROFILE, PLANE, type Source } from './kinds.ts';
 import { type Access, MANAGER } from './status.ts';
 import type { Verdict } from './sync.ts';
-import { NotServed, servedVersion, unlessNotFound } from './watching.ts';
+import { NotServed, servedVersion } from './watching.ts';
 
 export interface ProfileOptions {
   readonly client: KubeClient;
@@ -39,7 +39,8 @@ interface ProfileObject extends KubeObject {
 
 /**
  * Writes a ClusterProfile for each `Tenant` that asks for one (KEP-4322), and the secret with its token, which stays as it is once it is there.
- * Takes back what it wrote for one that no longer asks.
+ * Takes back what it wrote for one that no longer asks. Changes of a ClusterProfile name the version that was read: a late one, of a sync that
+ * no longer leads, does nothing once another has written.
  */
 export class ProfileWriter {
   readonly #options: ProfileOptions;
@@ -89,7 +90,7 @@ export class ProfileWriter {
     this.#done = done;
   }
 
-  /** @param version of ClusterProfiles; undefined if the API server has none. @returns undefined if its secret is not seen yet */
+  /** @param version of ClusterProfiles; undefined if the API server has none. @returns undefined if what it needs is being made */
   async #write(verdict: Verdict, version: string | undefined, signal: AbortSignal): Promise<Access | undefined> {
     const { source, tenant, profile } = verdict;
     if (!profile) {
@@ -98,10 +99,7 @@ export class ProfileWriter {
     }
     if (this.#options.proxy.url === '') throw new Error('the sync has no --proxy-url');
     if (version === undefined) throw new NotServed(CLUSTER_PROFILE);
-    if (profile.token !== undefined) {
-      await this.#publish(source, tenant, profile, version, signal);
-      return 'published';
-    }
+    if (profile.token !== undefined) return this.#publish(source, tenant, profile, version, signal);
     await this.#makeSecret(source, tenant, profile, signal);
     return undefined;
   }
@@ -128,7 +126,7 @@ export class ProfileWriter {
     profile: Profile,
     version: string,
     signal: AbortSignal,
-  ): Promise<void> {
+  ): Promise<Access | undefined> {
     const { client, plane, proxy } = this.#options;
     const { namespace, name } = source;
     const manager = `isthmus-${plane}`;
@@ -140,12 +138,13 @@ export class ProfileWriter {
       spec: { displayName: tenant, clusterManager: { name: manager } },
     };
     const path = pathOf(source, version);
-    const found = await this.#find(source, version, signal);
     // One that another manager has made only gets a further way in.
-    if (!found)
-      await client.request({ method: 'POST', path, body, signal }).catch((error: unknown) => {
+    const found =
+      (await this.#find(source, version, signal)) ??
+      (await client.request<ProfileObject>({ method: 'POST', path, body, signal }).catch((error: unknown) => {
         if (!exists(error)) throw error;
-      });
+      }));
+    if (!found) return undefined;
     const cluster = {
       server: API_SERVER,
       // client-go has one bundle for the proxy and for what is behind it.
@@ -159,8 +158,9 @@ export class ProfileWriter {
       ],
     };
     const own = { name: 'isthmus', cluster };
-    const stands = found?.status?.accessProviders?.some((each) => isDeepStrictEqual(each, own));
-    if (!stands) await this.#provide(source, version, [own], signal);
+    const stands = found.status?.accessProviders?.some((each) => isDeepStrictEqual(each, own));
+    if (!stands) await this.#provide(source, version, found, [own], signal);
+    return 'published';
   }
 
   #find(source: Source, version: string, signal: AbortSignal): Promise<ProfileObject | undefined> {
@@ -172,17 +172,24 @@ export class ProfileWriter {
   async #takeBack(source: Source, version: string, signal: AbortSignal): Promise<void> {
     const found = await this.#find(source, version, signal);
     if (!found) return;
-    const { uid, ownerReferences = [] } = found.metadata;
-    if (!ownerReferences.some((owner) => owner.uid === source.uid)) return this.#provide(source, version, [], signal);
-    const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } };
+    const { uid, resourceVersion, ownerReferences = [] } = found.metadata;
+    if (!ownerReferences.some((owner) => owner.uid === source.uid))
+      return this.#provide(source, version, found, [], signal);
+    const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid, resourceVersion } };
     const path = `${pathOf(source, version)}/${source.name}`;
     await this.#options.client.request({ method: 'DELETE', path, body, signal }).catch(unlessNotFound);
   }
 
   /** Says in a ClusterProfile's status which ways in are ours. */
-  async #provide(source: Source, version: string, accessProviders: readonly object[], signal: AbortSignal) {
+  async #provide(
+    source: Source,
+    version: string,
+    { metadata: { resourceVersion } }: ProfileObject,
+    accessProviders: readonly object[],
+    signal: AbortSignal,
+  ): Promise<void> {
     const { namespace, name } = source;
-    const body = { ...objectOf(version), metadata: { name, namespace }, status: { accessProviders } };
+    const body = { ...objectOf(version), metadata: { name, namespace, resourceVersion }, status: { accessProviders } };
     const path = `${pathOf(source, version)}/${name}/status`;
     await this.#options.client.request({ method: 'PATCH', path, query: { fieldManager: MANAGER }, body, signal });
   }

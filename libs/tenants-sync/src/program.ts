@@ -156,7 +156,7 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn
   const profiles = new ProfileWriter({
     ...{ client, plane: flags.plane, leads },
     proxy: { url: flags['proxy-url'], ca: () => (proxyCa === '' ? '' : readNamedFile(proxyCa).toString('latin1')) },
-    published: (name) => isPublished(watching.status(name) ?? {}),
+    published: (name) => isPublished(watching.status(name)?.status),
     failed: (object, error) => warn(`ClusterProfile ${object}`, 'its ClusterProfile cannot be written', error),
   });
   const writer = new StatusWriter({

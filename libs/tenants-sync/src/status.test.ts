@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { KubeClient } from '@isthmus/kube';
+import { type KubeClient, KubeStatusError } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import { connectedIn, faultsIn } from './member.ts';
 import { StatusWriter, statusOf, type TenantStatus } from './status.ts';
@@ -97,7 +97,7 @@ describe('the writer of statuses', () => {
     };
     const writer = new StatusWriter({
       client: { request } as unknown as KubeClient,
-      ...{ known: () => status, access: () => undefined, leads: () => true },
+      ...{ known: () => ({ status, version: '1' }), access: () => undefined, leads: () => true },
       failed: (_name, error) => assert.fail(error),
     });
     const accepted = async (generation: number, writtenAt: number, askedAt: number) => {
@@ -129,13 +129,40 @@ describe('the writer of statuses', () => {
     };
     const writer = new StatusWriter({
       client: { request } as unknown as KubeClient,
-      ...{ known: () => undefined, access: () => undefined, leads: () => leads },
+      ...{ known: () => ({ status: {}, version: '1' }), access: () => undefined, leads: () => leads },
       failed: (_name, error) => assert.fail(error),
     });
     const { source } = verdict();
     const verdicts = Array.from({ length: 100 }, (_, index) => verdict({ source: { ...source, name: `t-${index}` } }));
     await writer.write(verdicts, undefined, new AbortController().signal);
     assert.ok(written.length <= SYNC.statusesAtOnce, `${written.length} were written`);
+  });
+
+  it('changes nothing by a write that comes after one of the sync that leads now, and fails in nothing', async () => {
+    const object = { status: {} as TenantStatus, version: 1 };
+    const held = Promise.withResolvers<void>();
+    const writerOf = (arrives: Promise<void>) => {
+      const request = async ({ body }: { body: { metadata: { resourceVersion?: string }; status: TenantStatus } }) => {
+        await arrives;
+        const { resourceVersion = String(object.version) } = body.metadata;
+        if (resourceVersion !== String(object.version)) throw new KubeStatusError('modified', 409, 'Conflict');
+        Object.assign(object, { status: body.status, version: object.version + 1 });
+        return { status: body.status };
+      };
+      return new StatusWriter({
+        client: { request } as unknown as KubeClient,
+        known: () => ({ status: object.status, version: String(object.version) }),
+        ...{ access: () => undefined, leads: () => true },
+        failed: (_name, error) => assert.fail(error),
+      });
+    };
+    const { signal } = new AbortController();
+    const late = writerOf(held.promise).write([verdict({ fault: 'what was wrong before' })], undefined, signal);
+    await writerOf(Promise.resolve()).write([verdict()], undefined, signal);
+    held.resolve();
+    await late;
+    assert.equal(conditions(object.status).Accepted?.split(' ')[0], 'True');
+    assert.equal(object.version, 2);
   });
 });
 

@@ -22,6 +22,13 @@ export interface TenantStatus extends Partial<Connected> {
   readonly conditions?: readonly Condition[];
 }
 
+/** What the API server has of an object. */
+export interface ToldStatus {
+  readonly status: TenantStatus;
+  /** The object's `resourceVersion`. */
+  readonly version: string;
+}
+
 const GROUP = '/apis/isthmus.dev/v1alpha1';
 export const MANAGER = 'isthmus-tenants-sync';
 
@@ -100,15 +107,15 @@ function publication(access: Access): Finding {
 }
 
 /** Whether it says that a ClusterProfile was published, or was to be. */
-export function isPublished({ conditions = [] }: TenantStatus): boolean {
+export function isPublished({ conditions = [] }: TenantStatus = {}): boolean {
   return conditions.some(({ type }) => type === PUBLISHED);
 }
 
 export interface StatusOptions {
   /** Its rate bounds how much is written. */
   readonly client: KubeClient;
-  /** The status of an object as the API server has it. */
-  readonly known: (name: string) => TenantStatus | undefined;
+  /** The status of an object as the API server has it; undefined if the object is gone. */
+  readonly known: (name: string) => ToldStatus | undefined;
   /** What became of its ClusterProfile. */
   readonly access: (name: string) => Access | undefined;
   readonly failed: (name: string, error: Error) => void;
@@ -116,7 +123,10 @@ export interface StatusOptions {
   readonly leads: () => boolean;
 }
 
-/** Writes the status of `Tenant` objects where it says something else. */
+/**
+ * Writes the status of `Tenant` objects where it says something else. A write names the version that it was made for: a late one, of a sync
+ * that no longer leads, does nothing once another has written.
+ */
 export class StatusWriter {
   readonly #options: StatusOptions;
   /** By object of which the API server has not kept all that was written: a definition of an earlier version lacks fields. */
@@ -134,7 +144,9 @@ export class StatusWriter {
     for (const verdict of verdicts) {
       if (verdict.source.kind !== 'Tenant') continue;
       const name = objectName({ metadata: verdict.source });
-      const before = known(name) ?? {};
+      const told = known(name);
+      if (!told) continue;
+      const before = told.status;
       const inForce = plane && plane.askedAt >= verdict.writtenAt + SYNC.inForceMs;
       const said = {
         connected: plane && (plane.connected.get(verdict.tenant) ?? NOBODY),
@@ -144,7 +156,8 @@ export class StatusWriter {
       const status = statusOf(verdict, said, before, now);
       const last = this.#written.get(name);
       const stands = last && isDeepStrictEqual(last.sent, status) && isDeepStrictEqual(last.kept, before);
-      if (!stands && !isDeepStrictEqual(before, status)) writes.push(() => this.#put(verdict.source, status, signal));
+      if (!stands && !isDeepStrictEqual(before, status))
+        writes.push(() => this.#put(verdict.source, told.version, status, signal));
     }
     const next = async () => {
       for (let write = writes.shift(); write && leads() && !signal.aborted; write = writes.shift()) await write();
@@ -152,10 +165,16 @@ export class StatusWriter {
     await Promise.all(Array.from({ length: SYNC.statusesAtOnce }, next));
   }
 
-  async #put({ namespace, name }: Verdict['source'], status: TenantStatus, signal: AbortSignal): Promise<void> {
+  async #put(
+    { namespace, name }: Verdict['source'],
+    resourceVersion: string,
+    status: TenantStatus,
+    signal: AbortSignal,
+  ): Promise<void> {
     const full = `${namespace}/${name}`;
     const path = `${GROUP}/namespaces/${namespace}/tenants/${name}/status`;
-    const body = { apiVersion: 'isthmus.dev/v1alpha1', kind: 'Tenant', metadata: { namespace, name }, status };
+    const metadata = { namespace, name, resourceVersion };
+    const body = { apiVersion: 'isthmus.dev/v1alpha1', kind: 'Tenant', metadata, status };
     const query = { fieldManager: MANAGER };
     try {
       const call = { method: 'MERGE', path, query, body, signal } as const;
@@ -163,8 +182,8 @@ export class StatusWriter {
       if (isDeepStrictEqual(kept, status)) this.#written.delete(full);
       else this.#written.set(full, { sent: status, kept });
     } catch (error) {
-      // It was deleted meanwhile.
-      if (error instanceof KubeStatusError && error.status === 404) return;
+      // It was deleted or changed meanwhile. The next round knows.
+      if (error instanceof KubeStatusError && (error.status === 404 || error.status === 409)) return;
       this.#options.failed(full, error as Error);
     }
   }

@@ -1,4 +1,4 @@
-import { followObjects, type KubeClient, type KubeObject, KubeStatusError, objectName } from '@isthmus/kube';
+import { followObjects, type KubeClient, type KubeObject, objectName, unlessNotFound } from '@isthmus/kube';
 import type { Stores } from './compose.ts';
 import {
   type AgentTokens,
@@ -14,7 +14,7 @@ import {
   TENANT,
 } from './kinds.ts';
 import { KnownObjects, type KnownOptions } from './objects.ts';
-import type { TenantStatus } from './status.ts';
+import type { ToldStatus } from './status.ts';
 import { ValueKeeper, type Values, type ValuesObject } from './values.ts';
 
 export interface WatchingOptions {
@@ -46,7 +46,7 @@ export class Watching implements AsyncDisposable {
   readonly #starts: (() => AsyncDisposable)[] = [];
   #followers: readonly AsyncDisposable[] = [];
   /** Of `Tenant` objects, by name. */
-  readonly #statuses = new Map<string, TenantStatus>();
+  readonly #statuses = new Map<string, ToldStatus>();
 
   constructor(options: WatchingOptions) {
     this.#options = options;
@@ -72,7 +72,7 @@ export class Watching implements AsyncDisposable {
   }
 
   /** The status of a `Tenant` object, as the API server has it. */
-  status(name: string): TenantStatus | undefined {
+  status(name: string): ToldStatus | undefined {
     return this.#statuses.get(name);
   }
 
@@ -96,7 +96,8 @@ export class Watching implements AsyncDisposable {
     if (kind !== TENANT) return keep;
     return (object) => {
       const kept = keep(object);
-      if (kept) this.#statuses.set(objectName(object), (object.status ?? {}) as TenantStatus);
+      const { status = {}, metadata } = object;
+      if (kept) this.#statuses.set(objectName(object), { status, version: metadata.resourceVersion ?? '' });
       return kept;
     };
   }
@@ -181,9 +182,4 @@ export async function servedVersion(
 
 interface ApiGroup {
   readonly versions?: readonly { readonly version: string }[];
-}
-
-export function unlessNotFound(error: unknown): undefined {
-  if (error instanceof KubeStatusError && error.status === 404) return undefined;
-  throw error;
 }

@@ -20,6 +20,8 @@ export class ApiDoor {
   kubeconfig = '';
   /** `METHOD PATH?QUERY` of all calls so far. */
   readonly calls: string[] = [];
+  /** `STATUS METHOD PATH?QUERY` of what the API server has answered so far. */
+  readonly answers: string[] = [];
   /** Why a call is refused: its status. */
   refuses: (call: string) => number | undefined = () => undefined;
   /** Changes the query of a list, and its answer. */
@@ -95,6 +97,7 @@ export class ApiDoor {
       response.once('close', () => sent.destroy());
       sent.end(body);
       const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+      this.answers.push(`${answer.statusCode} ${call}`);
       response.writeHead(answer.statusCode ?? 502, { 'content-type': 'application/json' }).flushHeaders();
       if (watch && answer.statusCode === 200) await this.#watch(answer, response);
       else response.end(isList && answer.statusCode === 200 ? this.#changed(await text(answer)) : await text(answer));

@@ -162,18 +162,29 @@ describe('Two syncs of a plane', { skip: noApiServer }, () => {
       const held = Promise.withResolvers<void>();
       first.holds = (call) => (STATUS.test(call) ? held.promise : undefined);
       const before = first.count(STATUS);
-      const changed = objects.map(([, tenant]) => {
-        const { spec, ...rest } = tenant as { spec: object };
-        return { ...rest, spec: { ...spec, limits: { tunnels: 5 } } };
-      });
-      await kube.apply(...changed);
+      const limited = (tunnels: number) =>
+        objects.map(([, tenant]) => {
+          const { spec, ...rest } = tenant as { spec: object };
+          return { ...rest, spec: { ...spec, limits: { tunnels } } };
+        });
+      await kube.apply(...limited(5));
       await until(() => first.count(STATUS) > before, { deadline: WAIT_MS, what: 'a write of the first' });
       program.signal('SIGSTOP');
       await allTold();
       assert.ok(second.count(STATUS) >= count);
+      await kube.apply(...limited(6));
+      await allTold();
       const frozen = first.count(STATUS);
+      const answered = first.answers.length;
+      held.resolve();
+      const late = () => first.answers.slice(answered).filter((answer) => / PATCH .*\/status/.test(answer));
+      await until(() => late().length === frozen - before, { what: () => `answers to what was on its way: ${late()}` });
+      assert.deepEqual(
+        late().filter((answer) => !answer.startsWith('409 ')),
+        [],
+      );
+      assert.equal(await told(), count);
       program.signal('SIGCONT');
-      held.reject(new Error('its connection was cut meanwhile'));
       const LEASE = /^GET \/apis\/coordination\.k8s\.io\/.*\/leases\//;
       const looks = first.count(LEASE);
       await until(() => first.count(LEASE) >= looks + 2, { deadline: WAIT_MS, what: 'two looks at the lease' });
