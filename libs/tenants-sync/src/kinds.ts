@@ -141,11 +141,15 @@ const TENANT_CONTROL_PLANE: ClusterKind = {
 
 export const FROM: Readonly<Record<From, ClusterKind>> = { 'cluster-api': CLUSTER, kamaji: TENANT_CONTROL_PLANE };
 
-/** What is kept of an object that becomes a tenant. */
-export interface Source {
+/** An object that becomes a tenant. */
+export interface SourceName {
   readonly kind: SourceKind['kind'];
   readonly namespace: string;
   readonly name: string;
+}
+
+/** What is kept of it. */
+export interface Source extends SourceName {
   /** When it was created, in milliseconds. */
   readonly created: number;
   readonly generation: number;

@@ -15,6 +15,7 @@ describe('the known objects of one kind', () => {
     known = new KnownObjects<KubeObject, string>({
       keep: ({ metadata: { labels } }) => labels?.is,
       changed: (name, gone) => void told.push(gone === undefined ? name : `-${name} ${gone}`),
+      rolledBack: (name) => void told.push(`${name} as it was`),
       failed() {},
       listed() {},
       now: () => now,
@@ -75,7 +76,27 @@ describe('the known objects of one kind', () => {
       list(91 + hours, 'n/old');
     }
     assert.equal(known.get('n/new'), 'x');
-    assert.deepEqual(told, ['n/old', 'n/new']);
+    assert.deepEqual(told, ['n/old', 'n/new', 'n/old as it was', 'n/new as it was']);
+    for (let lists = 0; lists < 3; lists++) {
+      now += SYNC.absentMs;
+      list(1000 + lists, 'n/old');
+    }
+    assert.equal(known.get('n/new'), 'x');
+    known.deleted(object('new', 2000, 'x'));
+    assert.equal(known.get('n/new'), undefined);
+    known.seen(object('old', 80, 'w'));
+    assert.deepEqual([told.slice(-2), known.get('n/old')], [['n/old as it was', 'n/old'], 'w']);
+  });
+
+  it('stay where the API server went back and has overtaken their versions before it lists', () => {
+    known.seen(object('a', 200, 'x'));
+    known.seen(object('b', 210, 'x'));
+    known.seen(object('a', 190, 'w'));
+    for (const version of [300, 400, 500]) {
+      list(version, 'n/a');
+      now += SYNC.absentMs;
+    }
+    assert.deepEqual([known.get('n/a'), known.get('n/b')], ['w', 'x']);
   });
 
   it('go when they are no longer what is kept', () => {
@@ -93,6 +114,9 @@ describe('the known objects of one kind', () => {
 
   it('go in the same way when nobody has seen them, as those of which only a file is left', () => {
     known.assume('n/a', 'stands for it');
+    for (; now < 3 * SYNC.absentMs; now += SYNC.absentMs) list(4);
+    assert.deepEqual(told, []);
+    now = 0;
     list(5, 'n/b');
     now = SYNC.absentMs;
     list(6, 'n/b');

@@ -8,7 +8,7 @@ interface Known<K> {
   /** What stands for it once it is gone, if nobody has seen it. */
   readonly assumed?: K;
   readonly version: string;
-  /** When a complete list first lacked it. */
+  /** When a complete list first lacked it; infinite if only a deletion that is seen ends it. */
   absentAt?: number;
 }
 
@@ -17,6 +17,8 @@ export interface KnownOptions<T, K> {
   readonly keep: (object: T) => K | undefined;
   /** Called with the name of an object that is new, is gone, or of which something else is kept. @param gone what was kept of it last, if it is */
   readonly changed: (name: string, gone?: K) => void;
+  /** Called with the name of an object whose last state the API server no longer has, because its etcd was restored. */
+  readonly rolledBack: (name: string) => void;
   readonly failed: (error: Error | undefined) => void;
   /** Called with each complete list. */
   readonly listed: () => void;
@@ -26,12 +28,17 @@ export interface KnownOptions<T, K> {
 
 /**
  * The objects of one kind. One that a list lacks stays, because lists come back empty or short: from a cache that is not filled, or an etcd
- * that was restored. It goes when the API server says that it was deleted, or when two complete lists an hour apart lack it that are newer
- * than the object itself; an empty list says nothing.
+ * that was restored. It goes when the API server says that it was deleted, or when two complete lists an hour apart lack it. An empty list
+ * never counts: an API server that is new, or has lost everything, answers so for hours, and one tenant too many does less harm than none.
+ * Versions that go back show that an etcd was restored. What it has then counts, and of what it lacks, only a deletion ends anything.
  */
 export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> {
   readonly #options: KnownOptions<T, K>;
   readonly #known = new Map<string, Known<K>>();
+  /** The newest version since the last list. */
+  #newest = '';
+  /** Whether an object since the last list was older than before. */
+  #restored = false;
 
   constructor(options: KnownOptions<T, K>) {
     this.#options = options;
@@ -47,16 +54,22 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   }
 
   seen(object: T): void {
-    const { keep, changed } = this.#options;
+    const { keep, changed, rolledBack } = this.#options;
     const name = objectName(object);
     const kept = keep(object);
     const before = this.#known.get(name);
+    const version = object.metadata.resourceVersion ?? '';
+    if (compareVersions(version, this.#newest) > 0 || this.#newest === '') this.#newest = version;
+    if (before && compareVersions(version, before.version) < 0) {
+      this.#restored = true;
+      rolledBack(name);
+    }
     if (kept === undefined) {
       this.#known.delete(name);
       if (before) changed(name, before.kept ?? before.assumed);
       return;
     }
-    this.#known.set(name, { kept, version: object.metadata.resourceVersion ?? '' });
+    this.#known.set(name, { kept, version });
     if (!isDeepStrictEqual(before?.kept, kept)) changed(name);
   }
 
@@ -69,11 +82,17 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   }
 
   listed(version: string, names: ReadonlySet<string>): void {
-    const { now, changed, listed } = this.#options;
+    const { now, changed, rolledBack, listed } = this.#options;
     const at = now();
-    for (const [name, known] of names.size === 0 ? [] : this.#known) {
+    const restored = this.#restored || compareVersions(version, this.#newest) < 0;
+    this.#restored = false;
+    this.#newest = version || this.#newest;
+    for (const [name, known] of this.#known) {
       if (names.has(name)) delete known.absentAt;
-      else if (compareVersions(version, known.version) < 0) continue;
+      else if (restored) {
+        known.absentAt = Number.POSITIVE_INFINITY;
+        rolledBack(name);
+      } else if (names.size === 0) continue;
       else if (known.absentAt === undefined) known.absentAt = at;
       else if (at - known.absentAt >= SYNC.absentMs) {
         this.#known.delete(name);

@@ -40,8 +40,22 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     let wake = () => {};
     let listed = false;
     let ready = false;
-    const watching = new Watching({
-      ...{ client, now, plane: flags.plane, from: [...new Set(flags.from as From[])], namespace: flags.namespace },
+    const sync = new Sync({
+      ...{ directory, now, graceMs: flags.grace },
+      stores: (store, name) => watching.stores(store, name),
+      sources: (name) => watching.sources(name),
+      changed: (name, verdict) => tell(log, name, verdict),
+    });
+    const lying = await sync.load();
+    const watching: Watching = new Watching({
+      ...{
+        client,
+        now,
+        lying,
+        plane: flags.plane,
+        from: [...new Set(flags.from as From[])],
+        namespace: flags.namespace,
+      },
       agents: {
         namespace: flags['agent-namespace'],
         serviceAccount: flags['agent-service-account'],
@@ -60,17 +74,18 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
         if (error) failures.set(what, inWords(error));
         else failures.delete(what);
       },
+      rolledBack(what, object) {
+        log.warn(
+          { what, object },
+          'the API server was restored to before its last change: what it has counts, what it lacks stays',
+        );
+      },
       listed() {
         listed = true;
         wake();
       },
     });
-    const sync: Sync = new Sync({
-      ...{ directory, now, graceMs: flags.grace, stores: watching.stores },
-      sources: (name) => watching.sources(name),
-      changed: (name, verdict) => tell(log, name, verdict),
-    });
-    await sync.load((origin) => watching.assume(origin));
+    closing.defer(() => watching[Symbol.asyncDispose]());
     const report = new Report(directory, flags.plane);
     const checks = (): Check[] => [
       {
@@ -85,8 +100,6 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
       metrics: syncMetrics(sync),
     });
     closing.defer(health.close);
-    closing.defer(() => watching[Symbol.asyncDispose]());
-    watching.start();
 
     const identity = `${hostname()}-${randomHex(4)}`;
     if (flags['status-namespace'] !== '') {

@@ -12,7 +12,7 @@ import { inWords } from '@isthmus/tunnel';
 import { type Composed, compose, type Fault, fileName, type Profile, type Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
 import type { Directory } from './directory.ts';
-import type { Source } from './kinds.ts';
+import type { Source, SourceName } from './kinds.ts';
 
 /** What became of an object. */
 export interface Verdict {
@@ -73,12 +73,14 @@ export class Sync {
     this.#options = options;
   }
 
-  /** Takes over what an earlier sync has written: it is in force at members. @param found called with the object of each file */
-  async load(found: (object: Pick<Source, 'kind' | 'namespace' | 'name'>) => void): Promise<void> {
+  /** Takes over what an earlier sync has written: it is in force at members. @returns the object of each file */
+  async load(): Promise<SourceName[]> {
+    const lying: SourceName[] = [];
     for await (const { base, file, object } of this.#options.directory.load()) {
       this.#clashes.take(base, candidate(base, file).claimed);
-      found(object as Pick<Source, 'kind' | 'namespace' | 'name'>);
+      lying.push(object as SourceName);
     }
+    return lying;
   }
 
   get verdicts(): Iterable<Verdict> {

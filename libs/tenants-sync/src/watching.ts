@@ -8,6 +8,7 @@ import {
   type ServedKind,
   type Source,
   type SourceKind,
+  type SourceName,
   type SourceObject,
   type Store,
   sourceKeeper,
@@ -25,16 +26,20 @@ export interface WatchingOptions {
   /** The only namespace that is read; empty for all. */
   readonly namespace: string;
   readonly agents: AgentTokens;
+  /** The objects of files that lie here: they count as objects that were there. */
+  readonly lying: readonly SourceName[];
   readonly changed: (name: string, gone?: Source) => void;
   readonly changedValues: (name: string) => void;
   /** Called when a kind cannot be listed or watched, and without an error when it can again. */
   readonly failed: (what: string, error: Error | undefined) => void;
+  /** Called with an object whose last state the API server no longer has. */
+  readonly rolledBack: (what: string, name: string) => void;
   /** Called whenever all kinds have been listed since this program began. */
   readonly listed: () => void;
   readonly now: () => number;
 }
 
-/** All objects of which tenants are made, followed from `start` on. */
+/** Follows all objects of which tenants are made. */
 export class Watching implements AsyncDisposable {
   readonly stores: Stores = (store, name) => this.#values.get(store)?.get(name);
   readonly #options: WatchingOptions;
@@ -43,17 +48,18 @@ export class Watching implements AsyncDisposable {
   readonly #values = new Map<Store, KnownObjects<ValuesObject, Values>>();
   /** What has not been listed yet. */
   readonly #unlisted = new Set<string>();
-  readonly #starts: (() => AsyncDisposable)[] = [];
-  #followers: readonly AsyncDisposable[] = [];
+  readonly #followers: AsyncDisposable[] = [];
   /** Of `Tenant` objects, by name. */
   readonly #statuses = new Map<string, ToldStatus>();
 
   constructor(options: WatchingOptions) {
     this.#options = options;
-    const { from, plane, changed } = options;
+    const { from, plane, changed, lying } = options;
     for (const kind of [...from.map((each) => FROM[each]), TENANT]) {
       const path = (signal: AbortSignal) => this.#servedPath(kind, signal);
-      this.#sources.set(kind.kind, this.#follow(kind.plural, path, { keep: this.#keeper(kind), changed }));
+      const known = this.#follow(kind.plural, path, { keep: this.#keeper(kind), changed });
+      this.#sources.set(kind.kind, known);
+      for (const each of lying) if (each.kind === kind.kind) known.assume(objectName({ metadata: each }), goneOf(each));
     }
     for (const each of from) this.#followValues(each, `secrets of ${FROM[each].plural}`, FROM[each].secrets);
     const labelled = { labelSelector: `${PLANE}=${plane}` };
@@ -74,16 +80,6 @@ export class Watching implements AsyncDisposable {
   /** The status of a `Tenant` object, as the API server has it. */
   status(name: string): ToldStatus | undefined {
     return this.#statuses.get(name);
-  }
-
-  /** Takes the object of a file that lies here for one that was there. */
-  assume({ kind, namespace, name }: Pick<Source, 'kind' | 'namespace' | 'name'>): void {
-    const gone: Source = { kind, namespace, name, created: 0, generation: 0, atOnce: true, fields: {} };
-    this.#sources.get(kind)?.assume(`${namespace}/${name}`, gone);
-  }
-
-  start(): void {
-    this.#followers = this.#starts.map((start) => start());
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -125,13 +121,14 @@ export class Watching implements AsyncDisposable {
     labelSelector?: string,
   ): KnownObjects<T, K> {
     this.#unlisted.add(what);
-    const { client, now, failed, listed, from } = this.#options;
+    const { client, now, failed, rolledBack, listed, from } = this.#options;
     const known = new KnownObjects<T, K>({
       ...{ keep, now },
       changed: (name, gone) => {
         if (gone !== undefined && what === TENANT.plural) this.#statuses.delete(name);
         changed(name, gone);
       },
+      rolledBack: (name) => rolledBack(what, name),
       failed: (error) => {
         // `Tenant` objects are needed only where nothing else makes tenants.
         const none = error instanceof NotServed && what === TENANT.plural && from.length > 0;
@@ -144,7 +141,7 @@ export class Watching implements AsyncDisposable {
       },
     });
     const selected = labelSelector === undefined ? {} : { labelSelector };
-    this.#starts.push(() => followObjects(client, { path, ...selected }, known));
+    this.#followers.push(followObjects(client, { path, ...selected }, known));
     return known;
   }
 
@@ -158,6 +155,11 @@ export class Watching implements AsyncDisposable {
     if (version === undefined) throw new NotServed(kind);
     return this.#pathOf(`/apis/${kind.group}/${version}`, kind.plural);
   }
+}
+
+/** What stands for an object that nobody has seen, once it is gone. */
+function goneOf(name: SourceName): Source {
+  return { ...name, created: 0, generation: 0, atOnce: true, fields: {} };
 }
 
 const NONE: ReadonlySet<string> = new Set();

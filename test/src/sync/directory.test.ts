@@ -49,7 +49,7 @@ async function synced(scope: Scope, given?: string) {
         told.push(`${name} ${/^[^:]*: E[A-Z]+/.exec(verdict?.fault ?? '')?.[0] ?? ''}`.trim());
       },
     });
-    await sync.load(() => {});
+    await sync.load();
     return sync;
   };
   let sync = await start();

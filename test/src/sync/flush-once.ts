@@ -25,8 +25,7 @@ export async function flushOnce(dir: string, cas: Readonly<Record<string, string
       if (verdict?.fault !== undefined) throw new Error(`${name}: ${verdict.fault}`);
     },
   });
-  const found: string[] = [];
-  await sync.load(({ namespace, name }) => void found.push(`${namespace}/${name}`));
+  const found = (await sync.load()).map(({ namespace, name }) => `${namespace}/${name}`);
   for (const name of Object.keys(cas)) sync.changed(name);
   for (const name of found) if (!(name in cas)) sync.changed(name, source(name));
   await sync.flush();

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { startAdmission } from '@isthmus/admission';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
 import { planeEvents } from '@isthmus/tunnel';
@@ -24,6 +25,7 @@ import {
   until,
 } from '../harness/index.ts';
 import { TenantTrust } from '../tenants/tenant-trust.ts';
+import { ApiDoor } from './api-door.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
 import {
   anyDefinition,
@@ -35,7 +37,7 @@ import {
   tenantOf,
   tenantWithCa,
 } from './objects.ts';
-import { faultOf, fileOf, files, named, startSync, written } from './synced.ts';
+import { faultOf, fileOf, files, named, type Synced, startSync, written } from './synced.ts';
 
 const api = sharedByFile((scope) => KubernetesApi.start(scope));
 
@@ -355,34 +357,105 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
   );
 });
 
+/** By the program's own clock: see stepped-clock.mjs. */
+const STEPPED = {
+  ...AS_IN_IMAGE,
+  NODE_OPTIONS: `${AS_IN_IMAGE.NODE_OPTIONS} --import ${new URL('./stepped-clock.mjs', import.meta.url)}`,
+};
+const HOURS = 3;
+/** Tries that fail while the API server is away, an hour by the sync's clock. */
+const FAILED_TRIES = 10;
+
 describe('An API server that goes away', { skip: noApiServer }, () => {
+  const LIST = /^GET \/apis\/isthmus\.dev\/v1alpha1\/tenants\?limit=(?!1$)\d+$/;
+  const WATCH = /^GET \/apis\/isthmus\.dev\/v1alpha1\/tenants\?.*watch=true/;
+  const TRY = /^GET \/apis\/isthmus\.dev$/;
+  const limited = (tunnels: number) => JSON.stringify({ spec: { limits: { tunnels } } });
+
+  /** Lets an hour pass for a sync, and waits until it has listed and taken in all tenants again. */
+  async function anHour(door: ApiDoor, { program }: Synced): Promise<void> {
+    const said = program.logs.filter(({ msg }) => / hours ahead$/.test(String(msg))).length;
+    program.signal('SIGUSR2');
+    await program.waitForLog(({ msg }) => msg === `${said + 1} hours ahead`, { what: 'the next hour' });
+    const from = door.calls.length;
+    const takenIn = () => {
+      const calls = door.calls.slice(from);
+      const list = calls.findIndex((call) => LIST.test(call));
+      if (list < 0) door.expireWatches();
+      return list >= 0 && calls.slice(list).some((call) => WATCH.test(call));
+    };
+    await until(takenIn, { deadline: AWAY_MS, what: 'another list, and the watch that follows it' });
+  }
+
   test(
-    'takes no tenant with it, nor does one that comes back with an older etcd',
+    'takes no tenant with it, nor does one that comes back with a snapshot of before, whose states count',
     scoped(async (scope) => {
       const kube = await KubernetesApi.start(scope);
-      await kube.apply(namespaceOf('away'), ...(await tenantWithCa('away', 'one')));
-      const { dir, program } = await startSync(scope, kube, { grace: '0s' });
-      await written(dir, 'away.one.yaml');
+      const door = await ApiDoor.open(scope, kube);
+      await kube.apply(namespaceOf('away'));
+      for (const name of ['same', 'changed', 'deleted']) await kube.apply(...(await tenantWithCa('away', name)));
+      const sync = await startSync(scope, door, { grace: '0s' }, undefined, STEPPED);
+      const { dir, program } = sync;
+      const patch = (name: string, tunnels: number) =>
+        kube.kubectl(['patch', '-n', 'away', 'tenant', name, '--type=merge', '-p', limited(tunnels)]);
+      for (const name of ['same', 'changed', 'deleted']) await written(dir, `away.${name}.yaml`);
       await kube.backUp();
-      await kube.apply(...(await tenantWithCa('away', 'two')));
-      await written(dir, 'away.two.yaml');
+      await patch('changed', 7);
+      await written(dir, 'away.changed.yaml', ({ limits }) => limits?.tunnels === 7);
+      await kube.apply(...(await tenantWithCa('away', 'later')));
+      await written(dir, 'away.later.yaml');
+      await kube.kubectl(['delete', '-n', 'away', 'tenant', 'deleted']);
+      const before = ['away.changed.yaml', 'away.later.yaml', 'away.same.yaml'];
+      await until(() => isDeepStrictEqual(files(dir), before), { what: 'the end of a tenant that is deleted' });
+
       await kube.down();
-      for (const kind of ['tenants', 'secrets', 'config maps'])
-        await program.waitForLog(
-          ({ msg, what }) => what === kind && String(msg).includes('cannot be read, what is known stays'),
-          { what: `a log line of ${kind}` },
-        );
-      assert.deepEqual(files(dir), ['away.one.yaml', 'away.two.yaml']);
+      const tries = door.count(TRY);
+      program.signal('SIGUSR2');
+      await until(() => door.count(TRY) >= tries + FAILED_TRIES, { deadline: AWAY_MS, what: 'tries that fail' });
+      assert.deepEqual(files(dir), before);
+
       await kube.restore();
-      await kube.apply(...(await tenantWithCa('away', 'three')));
-      await written(dir, 'away.three.yaml');
-      assert.deepEqual(files(dir), ['away.one.yaml', 'away.three.yaml', 'away.two.yaml']);
-      await kube.kubectl(['delete', '-n', 'away', 'tenant', 'one']);
-      await until(() => !files(dir).includes('away.one.yaml'), { what: 'the end of a tenant that is deleted' });
-      assert.deepEqual(files(dir), ['away.three.yaml', 'away.two.yaml']);
+      const restored = ['away.changed.yaml', 'away.deleted.yaml', 'away.later.yaml', 'away.same.yaml'];
+      await written(dir, 'away.deleted.yaml');
+      await written(dir, 'away.changed.yaml', ({ limits }) => limits === undefined);
+      for (const name of ['away/changed', 'away/later'])
+        await program.waitForLog(({ msg, object }) => object === name && /was restored/.test(String(msg)), {
+          what: `a log line of ${name}, whose last state is gone`,
+        });
+      for (let hours = 0; hours < HOURS; hours++) await anHour(door, sync);
+      await patch('same', 8);
+      await written(dir, 'away.same.yaml', ({ limits }) => limits?.tunnels === 8);
+      assert.deepEqual(files(dir), restored);
+      await kube.kubectl(['delete', '-n', 'away', 'tenant', 'same']);
+      await until(() => !files(dir).includes('away.same.yaml'), { what: 'the end of a tenant that is deleted' });
+    }),
+  );
+
+  test(
+    'and lists nothing ends no tenant in any time; what was deleted while nobody watched ends once lists have others',
+    scoped(async (scope) => {
+      const kube = await KubernetesApi.start(scope);
+      const door = await ApiDoor.open(scope, kube);
+      await kube.apply(namespaceOf('unseen'), ...(await tenantWithCa('unseen', 'only')));
+      const first = await startSync(scope, door, { grace: '0s' });
+      const { dir } = first;
+      await written(dir, 'unseen.only.yaml');
+      await first.program.kill();
+      await kube.kubectl(['delete', '-n', 'unseen', 'tenant', 'only']);
+      const sync = await startSync(scope, door, { grace: '0s' }, dir, STEPPED);
+      for (let hours = 0; hours < HOURS; hours++) await anHour(door, sync);
+      await kube.apply(...(await tenantWithCa('unseen', 'next')));
+      await written(dir, 'unseen.next.yaml');
+      assert.deepEqual(files(dir), ['unseen.next.yaml', 'unseen.only.yaml']);
+      for (let lists = 0; lists < 2; lists++) await anHour(door, sync);
+      await until(() => !files(dir).includes('unseen.only.yaml'), { what: 'the end of what two lists lack' });
+      assert.deepEqual(files(dir), ['unseen.next.yaml']);
     }),
   );
 });
+
+/** How long a client may take that waits longer after each failure. */
+const AWAY_MS = 90_000;
 
 describe('A plane with a sync beside its server', { skip: noApiServer }, () => {
   test(
