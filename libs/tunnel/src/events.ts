@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
+import { LruMap } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 import type { Destination } from './destination.ts';
 import type { CallerProtocol, DialRequest, ResumableTunnel, TunnelOutcome, TunnelSide } from './dial.ts';
@@ -329,13 +330,9 @@ export function unlessProbed(heard: Heard<'refused'>): {
   readonly probe: Heard<'probe'>;
   readonly refused: Heard<'refused'>;
 } {
-  const expected = new Map<string, number>();
+  const expected = new LruMap<string, number>(TUNNEL.probes);
   return {
-    probe(remote) {
-      const [oldest] = expected.keys();
-      if (expected.size >= TUNNEL.probes && oldest !== undefined) expected.delete(oldest);
-      expected.set(remote, performance.now() + TUNNEL.probeMs);
-    },
+    probe: (remote) => void expected.set(remote, performance.now() + TUNNEL.probeMs),
     refused(where, remote, error) {
       if ((expected.get(remote) ?? 0) < performance.now()) heard(where, remote, error);
     },
