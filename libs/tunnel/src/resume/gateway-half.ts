@@ -22,14 +22,9 @@ export abstract class GatewayHalf extends Half {
   /** The time of the last successful attach. */
   #attachedAt = Number.NEGATIVE_INFINITY;
 
-  /** Attaches another carrier while the present one still carries. */
-  move(): void {
-    if (this.attached && this.state === 'running') this.#attach();
-  }
-
-  /** Attaches now instead of waiting, because there may be a new way to the agent. */
-  retry(): void {
-    if (!this.attached) this.#attach();
+  /** Attaches another carrier: while the present one still carries, or now instead of later, because there may be a new way to the agent. */
+  reattach(): void {
+    if (!this.attached || this.state === 'running') this.#attach();
   }
 
   /**

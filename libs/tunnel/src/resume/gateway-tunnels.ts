@@ -200,12 +200,12 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
     if (!this.attached) {
       // An attach that waits for an agent without sessions would only delay the tunnel's end.
       if (sessions.length === 0) this.#attachSignal?.abort();
-      this.retry();
+      this.reattach();
       return;
     }
     const isOwn = ({ record }: AgentSession) => record.sessionId === this.sessionId;
     const stays = sessions.some((session) => isOwn(session) && !session.state.draining);
-    if (!stays && sessions.some((session) => !isOwn(session) && !session.state.draining)) this.move();
+    if (!stays && sessions.some((session) => !isOwn(session) && !session.state.draining)) this.reattach();
   }
 
   get #clock(): Clock {

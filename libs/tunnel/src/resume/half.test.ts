@@ -220,7 +220,7 @@ test('an answer that leaves bytes out, or asks for some that were taken, ends th
     half.write(Buffer.from('hello'));
     half.mark(carrier, { taken: 2 });
     half.data(carrier, Buffer.from('abc'));
-    half.move();
+    half.reattach();
     half.attachedTo((asked[0] as AttachPosition).number, new RecordingCarrier(), answer);
     assert.match(told.at(-2) ?? '', fault);
   }
@@ -228,8 +228,8 @@ test('an answer that leaves bytes out, or asks for some that were taken, ends th
 
 test('an attach that fails while the old carrier carries changes nothing', () => {
   const { half, carrier, asked, told } = gatewayHalf();
-  half.move();
-  half.move();
+  half.reattach();
+  half.reattach();
   assert.equal(asked.length, 1);
   half.attachFailed((asked[0] as AttachPosition).number, new Error('there is no such tunnel'), true);
   half.data(carrier, Buffer.from('abc'));

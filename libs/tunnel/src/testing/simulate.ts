@@ -124,7 +124,7 @@ class Schedule {
   #disturb(): void {
     const time = this.#time;
     const what = time.below(10);
-    if (what < 3) this.#gateway.move();
+    if (what < 3) this.#gateway.reattach();
     else if (what < 5) this.#channel.hangsUntil = time.now() + time.below(4000);
     else if (what < 8 && this.#atHold) this.#killGateway();
     else this.#cut(this.#channel);
