@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { redisMissing } from '@isthmus/directory/testing/servers';
@@ -20,6 +20,9 @@ import { namespace, networksMissing } from '../rig/network.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
 
 const run = promisify(execFile);
+
+const noIptables =
+  spawnSync('iptables', ['--version']).status === 0 ? false : 'iptables is not installed: apt-get install iptables';
 
 const api = sharedByFile((scope) => KubernetesApi.start(scope));
 
@@ -185,7 +188,7 @@ async function node(scope: Scope) {
 
 test(
   'a node whose only way out is a port of the hub reaches its API server, and so do its pods by the address of their Service',
-  { skip: noApiServer || networksMissing(), timeout: 300_000 },
+  { skip: noApiServer || networksMissing() || noIptables, timeout: 300_000 },
   scoped(async (scope) => {
     const cluster = await api();
     const trust = await newTrust(scope);
