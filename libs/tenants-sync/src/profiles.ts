@@ -114,10 +114,8 @@ export class ProfileWriter {
     const data = { token, 'proxy-url': url.href.replace(/\/$/, '') };
     const body = { apiVersion: 'v1', kind: 'Secret', metadata, stringData: data };
     const path = `/api/v1/namespaces/${namespace}/secrets`;
-    await client.request({ method: 'POST', path, body, signal }).catch((error: unknown) => {
-      if (!exists(error)) throw error;
-      throw new Error(`secret ${profile.secret} has no token, or no label ${PLANE}: ${plane}`);
-    });
+    const made = await client.request<object>({ method: 'POST', path, body, signal }).catch(unlessExists);
+    if (!made) throw new Error(`secret ${profile.secret} has no token, or no label ${PLANE}: ${plane}`);
   }
 
   async #publish(
@@ -141,9 +139,7 @@ export class ProfileWriter {
     // One that another manager has made only gets a further way in.
     const found =
       (await this.#find(source, version, signal)) ??
-      (await client.request<ProfileObject>({ method: 'POST', path, body, signal }).catch((error: unknown) => {
-        if (!exists(error)) throw error;
-      }));
+      (await client.request<ProfileObject>({ method: 'POST', path, body, signal }).catch(unlessExists));
     if (!found) return undefined;
     const cluster = {
       server: API_SERVER,
@@ -215,6 +211,7 @@ function owned({ name, uid }: Source): object {
   return uid === undefined ? {} : { ownerReferences: [owner] };
 }
 
-function exists(error: unknown): boolean {
-  return error instanceof KubeStatusError && error.status === 409;
+function unlessExists(error: unknown): undefined {
+  if (error instanceof KubeStatusError && error.status === 409) return undefined;
+  throw error;
 }
