@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { test } from 'node:test';
+import { Directory } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
 import type { ConnectionPeer } from '@isthmus/transport';
-import { DialError, NotAuthorised, planeEvents } from '@isthmus/tunnel';
-import { type TenantCallersOptions, tenantCallers } from './gateway.ts';
+import { DialError, NotAuthorised, noTracer, planeEvents } from '@isthmus/tunnel';
+import { gateway, type TenantCallersOptions, tenantCallers } from './gateway.ts';
 import { Identities } from './identities.ts';
 
 type Identify = Tenancy['identify'];
@@ -157,4 +158,29 @@ test("a port is its next tenant's while connections of the last one still end", 
   closing.reject(new Error('it does not close'));
   await new Promise(setImmediate);
   assert.deepEqual(faults, ['callers: port 8443: it does not close']);
+});
+
+test('a gateway that drains goes on to say so when it is told to stop', async () => {
+  const running = await gateway({
+    callers: [],
+    mode: 'http-connect',
+    keepaliveTime: 0,
+    ownPorts: { host: '', tls: {}, deleteExisting: false },
+    strategies: ['default'],
+    zone: '',
+    dialTimeout: 1000,
+    parkTimeout: 0,
+    drainIdleMs: 0,
+    direct: { rules: [], lifted: [], ports: [] },
+    directory: new Directory(),
+    nextHop: () => undefined,
+    instance: '00000000000000aa',
+    observation: { events: planeEvents(), tracer: noTracer },
+  });
+  running.leave();
+  assert.equal(running.admission, 'leaving');
+  await running.drain();
+  running.leave();
+  assert.equal(running.admission, 'draining');
+  await running.close();
 });

@@ -144,7 +144,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     use: (of) => limiter.use(of),
     holds: () => callers.holds(),
     leave() {
-      state = 'leaving';
+      if (state === 'open') state = 'leaving';
     },
     hide,
     async drain() {
