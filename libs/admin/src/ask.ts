@@ -2,19 +2,18 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AdminJson, adminApi, namesOf } from '@isthmus/proto/admin';
-import type { AskedMember, AskLine } from '@isthmus/proto/ask';
-import { onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
+import type { AskError, AskedMember, AskLine } from '@isthmus/proto/ask';
+import { LruMap, onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
 import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
+import { ServerError, Status } from 'nice-grpc';
 import type { Method } from './access/guard.ts';
-import { Paces } from './access/pace.ts';
 import { faultOfVisitor, type Visitor } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { aliveOf } from './calls/members.ts';
-import { denied, exhausted, invalid } from './calls/messages.ts';
+import { absent, denied, exhausted, internal, invalid } from './calls/messages.ts';
 import { SAFE_HEADERS } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
-import { changesNothing, faultOf, isStream, methodNamed, requestIn } from './json-calls.ts';
 import { answering } from './service.ts';
 
 const ROLES = namesOf(adminApi.Role, 'ROLE');
@@ -33,13 +32,22 @@ export function answered(backend: AdminBackend, scope: 'all' | 'reads'): Ask {
       }
       const { responseType } = adminApi.AdminDefinition.methods[method];
       const limits = isStream(method) ? [signal] : [signal, AbortSignal.timeout(ADMIN.callMs)];
-      const asked = requestIn(json, method, message);
+      const asked = requestOf(json, method, message);
       const answers = answering(visitorOf(operator), backend)(method, asked, AbortSignal.any(limits));
       for await (const answer of answers) yield { answer: responseType.fromPartial(answer) };
     } catch (error) {
       yield { error: faultOf(error).fault };
     }
   };
+}
+
+/** Reads a method's request from JSON. @throws ServerError that names the field that is wrong */
+function requestOf(json: AdminJson, method: Method, message: unknown): object {
+  try {
+    return json.request(method, message);
+  } catch (error) {
+    throw invalid((error as Error).message);
+  }
 }
 
 /** Who asks, as another member says. */
@@ -315,5 +323,55 @@ async function sendLines(response: ServerResponse, answers: AsyncIterable<object
   } finally {
     clearImmediate(first);
     clearInterval(heartbeat);
+  }
+}
+
+/** By the names and statuses of https://connectrpc.com/docs/protocol. */
+const CODES: { readonly [code: number]: readonly [name: string, status: number] } = {
+  [Status.INVALID_ARGUMENT]: ['invalid_argument', 400],
+  [Status.NOT_FOUND]: ['not_found', 404],
+  [Status.PERMISSION_DENIED]: ['permission_denied', 403],
+  [Status.RESOURCE_EXHAUSTED]: ['resource_exhausted', 429],
+  [Status.UNIMPLEMENTED]: ['unimplemented', 501],
+  [Status.UNAVAILABLE]: ['unavailable', 503],
+};
+
+/** Says why a call failed, and the status of HTTP for it. */
+function faultOf(error: unknown): { readonly status: number; readonly fault: AskError } {
+  const known = error instanceof ServerError ? error : internal((error as Error).message);
+  const [code, status] = CODES[known.code] ?? ['internal', 500];
+  return { status, fault: { code, message: known.details } };
+}
+
+/** @param name `GetStatus` @throws ServerError */
+function methodNamed(name: string): Method {
+  const found = Object.entries(adminApi.AdminDefinition.methods).find(([, each]) => each.name === name);
+  if (found) return found[0] as Method;
+  throw absent(`the admin RPC has no method ${name.slice(0, 100)}`);
+}
+
+/** As Connect's protocol has it, only such methods answer a GET. */
+function changesNothing(method: Method): boolean {
+  const { options } = adminApi.AdminDefinition.methods[method];
+  return 'idempotencyLevel' in options && options.idempotencyLevel === 'NO_SIDE_EFFECTS';
+}
+
+/** Whether it answers until the client is gone. */
+function isStream(method: Method): boolean {
+  return adminApi.AdminDefinition.methods[method].responseStream;
+}
+
+/** How fast each tenant's operators may ask, on all their connections. Calls are small, and answers as fast as ever. */
+class Paces {
+  /** When the next byte of a tenant may be read, in milliseconds of `performance.now()`. Before now: a burst is left. */
+  readonly #due = new LruMap<string, number>(ADMIN.pacedTenants);
+
+  /** Reserves a tenant's next turn, for so many bytes. Returns after how many milliseconds it begins. */
+  turn(tenant: string, bytes: number): number {
+    const now = performance.now();
+    const from = Math.max(this.#due.get(tenant) ?? 0, now - ADMIN.tenantBurstMs);
+    const due = from + (1000 * bytes) / ADMIN.tenantBytesPerSecond;
+    this.#due.set(tenant, due);
+    return Math.max(0, due - now);
   }
 }

@@ -97,7 +97,7 @@ export function connectedIn(lines: readonly Line[]): Map<string, Connected> {
   return found;
 }
 
-/** What is wrong with tenants' files at members: what only a member can know, as that a port is taken, or that a name is the plane's own. A problem of an object has no line. */
+/** What is wrong with tenants' files at members: what only a member can know, as that a port is taken. A problem of an object has no line. */
 export function faultsIn(lines: readonly Line[]): Map<string, string> {
   const place = (line = 0) => (line > 0 ? `:${line}` : '');
   const found = lines.flatMap(({ member: { id }, answer: { problems = [], unopened = [] } = {} }) => [

@@ -95,6 +95,31 @@ export function useAsked<T>(ask: () => Promise<T>, everyMs: number, key: string)
   return state.key === key ? state : { answer: undefined, fault: undefined };
 }
 
+/** What was asked for, as by a button: its answer, or why there is none. */
+interface Done<T> {
+  readonly busy?: boolean;
+  readonly answer?: T;
+  readonly fault?: unknown;
+}
+
+/** Returns what became of the last thing that was asked for, and a function that asks for another. */
+export function useDone<T>(): [Done<T>, (asked: Promise<T>) => void] {
+  const [done, setDone] = useState<Done<T>>({});
+  const last = useRef<Promise<T> | undefined>(undefined);
+  const ask = (asked: Promise<T>) => {
+    last.current = asked;
+    const settle = (next: Done<T>) => {
+      if (last.current === asked) setDone(next);
+    };
+    setDone({ busy: true });
+    asked.then(
+      (answer) => settle({ answer }),
+      (fault: unknown) => settle({ fault }),
+    );
+  };
+  return [done, ask];
+}
+
 /** The last hour of each member, as it has it in its memory. @param tenant of which; empty: of all that the visitor may see */
 export function useHistories(members: Plane['members'], tenant = '') {
   const ids = members.map(({ id }) => id);

@@ -4,6 +4,7 @@ import { CONSOLE } from '../defaults.ts';
 import { hrefOf, type Seen } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
 import type { Action } from '../parts/confirm.tsx';
+import { useDone } from '../parts/follow.ts';
 import { Field, MemberChoice } from '../parts/form.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Fault, Name } from '../parts/text.tsx';
@@ -51,13 +52,8 @@ const RUNNING: readonly Column<Tunnel>[] = [
 
 /** `isthmus drain`, its dry run first. */
 function DrainPanel({ member, ask }: Pick<ViewProps, 'ask'> & { readonly member: Seen }) {
-  const [state, setState] = useState<{ answer?: Drained; fault?: unknown }>({});
-  const dryRun = () => {
-    act(member.id, 'Drain', { dryRun: true }).then(
-      (answer) => setState({ answer }),
-      (fault: unknown) => setState({ fault }),
-    );
-  };
+  const [state, plan] = useDone<Drained>();
+  const dryRun = () => plan(act(member.id, 'Drain', { dryRun: true }));
   return (
     <>
       <p>

@@ -4,6 +4,7 @@ import { dialLine } from '../model/dials.ts';
 import { gatewaysOf, ownAddress, type Seen } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
+import { useDone } from '../parts/follow.ts';
 import { Field } from '../parts/form.tsx';
 import { CopyLine, Fault, Findings } from '../parts/text.tsx';
 import { act, askOne, type Explanation, type TriedDial } from '../rpc.ts';
@@ -59,32 +60,14 @@ interface Asked {
 }
 
 function Explained({ asked, gateway }: { readonly asked: Asked; readonly gateway: Seen }) {
-  const [state, setState] = useState<{ answer?: Explanation; fault?: unknown }>({});
-  const [tried, setTried] = useState<{ busy?: boolean; answer?: TriedDial; fault?: unknown }>({});
+  const [state, explain] = useDone<Explanation>();
+  const [tried, tryIt] = useDone<TriedDial>();
   const { id } = gateway;
-  useEffect(() => {
-    let ended = false;
-    const settle = (next: typeof state) => {
-      if (!ended) setState(next);
-    };
-    askOne(id, 'Explain', asked).then(
-      (answer) => settle({ answer }),
-      (fault: unknown) => settle({ fault }),
-    );
-    return () => {
-      ended = true;
-    };
-  }, [asked, id]);
+  useEffect(() => explain(askOne(id, 'Explain', asked)), [asked, id]);
   if (state.fault !== undefined) return <Fault error={state.fault} most={500} />;
   if (!state.answer) return <p>Asking {shown(gateway.id)} …</p>;
   const { destination, tenant } = state.answer;
-  const dial = () => {
-    setTried({ busy: true });
-    act(id, 'Dial', { destination, tenant, firstByteTimeoutMs: 1000 }).then(
-      (answer) => setTried({ answer }),
-      (fault: unknown) => setTried({ fault }),
-    );
-  };
+  const dial = () => tryIt(act(id, 'Dial', { destination, tenant, firstByteTimeoutMs: 1000 }));
   return (
     <>
       <ExplainPicture explanation={state.answer} gateway={gateway.id} />
