@@ -1,7 +1,10 @@
+import { plural } from '@isthmus/findings';
 import { isPrintable, printable, printableJson } from '@isthmus/runtime';
 import { type Answers, isMember, type Unanswered } from './plane/member.ts';
 import { folded, type Room, UNBOUNDED } from './table.ts';
 import type { Terminal } from './terminal.ts';
+
+export { bytes, plural } from '@isthmus/findings';
 
 /** Colours by meaning: a command says what it means, and a terminal without colours shows the same text. And the room for tables. */
 export interface Style extends Room {
@@ -133,19 +136,6 @@ export function millis(ms: number): string {
   return `${ms.toFixed(ms < 1 ? 2 : 1)} ms`;
 }
 
-const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
-
-/** Formats bytes in powers of 1000: `0 B`, `999 B`, `1.5 kB`, `12 MB`. */
-export function bytes(count: number): string {
-  let value = count;
-  let unit = 0;
-  while (value >= 999.5 && unit < BYTE_UNITS.length - 1) {
-    value /= 1000;
-    unit++;
-  }
-  return `${unit > 0 && value < 9.95 ? value.toFixed(1) : value.toFixed(0)} ${BYTE_UNITS[unit]}`;
-}
-
 const AGES = [
   [86_400_000, 'd'],
   [3_600_000, 'h'],
@@ -169,11 +159,6 @@ export function age(ms: number): string {
 /** Says how long ago a text was true: a reason from yesterday explains nothing today. */
 export function ago(text: string, atMs: number, now: number): string {
   return `${text} (${age(Math.max(0, now - atMs))} ago)`;
-}
-
-/** `1 agent`, `2 agents`. */
-export function plural(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 /** Lists the members that did not answer, to print below the answers. */

@@ -16,6 +16,7 @@ export { cutOff, lost, reachedBy, registryTodo } from './reach.ts';
 export {
   age,
   agentName,
+  bytes,
   CHECKS,
   type CheckName,
   type Finding,

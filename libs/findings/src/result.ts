@@ -70,8 +70,22 @@ export function agentName(tenant: string, id: string): string {
   return tenant === 'default' ? id : `${id} of ${tenant}`;
 }
 
+/** `1 agent`, `2 agents`. */
 export function plural(count: number, noun: string): string {
   return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
+
+/** Formats bytes in powers of 1000: `0 B`, `999 B`, `1.5 kB`, `12 MB`. */
+export function bytes(count: number): string {
+  let value = count;
+  let unit = 0;
+  while (value >= 999.5 && unit < BYTE_UNITS.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${unit > 0 && value < 9.95 ? value.toFixed(1) : value.toFixed(0)} ${BYTE_UNITS[unit]}`;
 }
 
 export function millis(ms: number | undefined): string {

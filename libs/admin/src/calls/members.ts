@@ -54,7 +54,10 @@ export function membersRpc(backend: AdminBackend): Rpc<'listMembers'> {
         membersError: members instanceof Error ? members.message : '',
         hubs: plane ? hubsOf(backend, plane) : [],
         registry: plane && registryMessage(plane.registry),
-        servers: servers ? [...servers.connected()].map(serverMessage) : [],
+        servers: [...(servers?.connected() ?? [])].map((server) => ({
+          ...server,
+          protocol: PROTOCOLS[server.protocol],
+        })),
         serversWanted: servers?.wanted() ?? 0,
         holds: ((await backend.holds?.()) ?? []).map(holdMessage),
         nowMs: Date.now(),
@@ -119,8 +122,4 @@ function countByHub(all: Iterable<{ readonly hubId: string }>): Map<string, numb
 
 function registryMessage({ up, synced, detail, lastAnswerAt }: RegistryHealth): adminApi.RegistryState {
   return { up, synced, detail, ageMs: lastAnswerAt === undefined ? undefined : performance.now() - lastAnswerAt };
-}
-
-function serverMessage({ protocol, ...server }: ConnectedServer): adminApi.Server {
-  return { ...server, protocol: PROTOCOLS[protocol] };
 }

@@ -111,14 +111,12 @@ function tenantMessage(
     tunnels: counts?.tunnels ?? 0,
     pendingDials: recent.pending(first, name),
     callers: recent.callersOf(name),
-    use: Object.entries(use).map(([limit, each]) => useMessage(limit, each)),
+    use: Object.entries(use).map(([limit, { used, most }]) => {
+      return { limit, used, most: Number.isFinite(most) ? most : undefined };
+    }),
     certificates: certificates.map(({ validFrom, validUntil, ...each }) => {
       return { ...each, expiresMs: Math.round(validUntil), beginsMs: Math.round(validFrom) };
     }),
     apiServerNames: [...apiServerNames],
   };
-}
-
-function useMessage(limit: string, { used, most }: Use): adminApi.TenantUse {
-  return { limit, used, most: Number.isFinite(most) ? most : undefined };
 }

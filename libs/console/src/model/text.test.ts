@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { age, millis } from '@isthmus/findings';
-import { bytes, shellWord, shown } from './text.ts';
+import { age, bytes, millis } from '@isthmus/findings';
+import { shellWord, shown } from './text.ts';
 
 test('a long name is cut, and its length said', () => {
   assert.equal(shown('x'.repeat(64)), 'x'.repeat(64));

@@ -19,14 +19,6 @@ export function shellWord(text: string): string | undefined {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
-
-export function bytes(count: number): string {
-  let [value, unit] = [count, 0];
-  for (; value >= 1000 && unit < UNITS.length - 1; unit++) value /= 1000;
-  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
-}
-
 export function clock(epochMs: number): string {
   return new Date(epochMs).toLocaleTimeString('en-GB');
 }

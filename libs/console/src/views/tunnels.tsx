@@ -1,8 +1,8 @@
-import { age, plural } from '@isthmus/findings';
+import { age, bytes, plural } from '@isthmus/findings';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { frontsOf, hrefOf, selfOf } from '../model/plane.ts';
-import { bytes, shown } from '../model/text.ts';
+import { shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
 import { Choice, Field, MemberChoice } from '../parts/form.tsx';
 import { type Column, Silent, Table } from '../parts/table.tsx';
