@@ -171,7 +171,7 @@ describe('server tls', () => {
       gone.add('acme');
       await closed(removed);
       const end = new Date(new X509Certificate(readFileSync(short.cert)).validTo).toISOString();
-      const expired = `the certificate of CN=short expired at ${end}: renew it`;
+      const expired = `the certificate of CN=short expired at ${end} by the clock here: renew it, or set the clock`;
       assert.deepEqual(refusals, [expired, expired, "tenant acme of CN=alice is none of this plane's"]);
       assert.equal(stays.destroyed, false);
       stays.destroy();

@@ -210,7 +210,7 @@ export async function verifyToken(token: string, rules: TokenRules, { jwk }: Tok
 
 function reasonOf(error: unknown): string {
   if (error instanceof errors.JWTExpired)
-    return `it expired at ${new Date(Math.max(0, error.payload.exp ?? 0) * 1000).toISOString()}`;
+    return `it expired at ${new Date(Math.max(0, error.payload.exp ?? 0) * 1000).toISOString()} by the clock here`;
   if (error instanceof errors.JWTClaimValidationFailed) {
     if (error.claim === 'nbf') return 'it is not valid yet: is the clock right?';
     return error.reason === 'missing' ? `it has no ${error.claim}` : `its ${error.claim} is not as expected`;

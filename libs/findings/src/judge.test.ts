@@ -459,6 +459,16 @@ test('what a wrong clock makes of certificates is blamed on the clock', () => {
     'links',
   ]);
   assert.equal(link?.todo, 'the clock of g1 is 10 min 0 s behind most others: set it first (clocks)');
+  // It links with nobody, so nobody hears what its clock says.
+  const text =
+    'it refuses this link: the client certificate of CN=gateway is refused: it expired at 2026-05-01T00:00:00.000Z';
+  const refusedBy = aWitness('g1', { list: aList({ hubs: [aHub('h1', { link: 3, failure: { text, atMs: NOW } })] }) });
+  const [alone] = judge(
+    plane({ members: [refusedBy, { ...late, status: undefined, aheadMs: undefined }], hubs: down }),
+    ['links'],
+  );
+  assert.match(alone?.detail ?? '', /g1 cannot reach it: it refuses this link: .* it expired at 2026-05-01/);
+  assert.equal(alone?.todo, 'compare the clocks of h1, g1 first');
   const [refusal] = judge(evidence, ['refusals']);
   assert.equal(refusal?.todo, 'the clock of h1 is 40 d 0 h ahead of most others: set it first (clocks)');
 });

@@ -4,6 +4,9 @@ import { FINDINGS } from './defaults.ts';
 import { type Evidence, type Loss, type Refusal, registryFaults, type Session } from './evidence.ts';
 import { age, agentName, type Finding, plural, type Result, reportOf } from './result.ts';
 
+/** What a wrong clock lets a member say of certificates and tokens that are valid. */
+const OF_TIME = /expired|not yet valid|not valid before/i;
+
 /** Whether gateways reach hubs, and all the registry. */
 export function ofLinks(evidence: Evidence): Result[] {
   const report = reportOf('links');
@@ -14,6 +17,12 @@ export function ofLinks(evidence: Evidence): Result[] {
     if (gateways.length === 0) return [];
     const detail = `hub at ${peerAddress}: ${gateways.join(', ')} cannot reach it`;
     const silent = members.some(({ id, status }) => id === hubId && !status);
+    const why = members.flatMap(({ list }) => list?.hubs.find((each) => each.hubId === hubId)?.failure?.text ?? []);
+    const ofTime = why.find((text) => OF_TIME.test(text));
+    if (silent && ofTime !== undefined)
+      return [
+        report.fail(hubId, `${detail}: ${ofTime}`, `compare the clocks of ${[hubId, ...gateways].join(', ')} first`),
+      ];
     const todo = silent
       ? 'its admin port does not answer either: it hangs, is down, or cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs'
       : (clockTodo(evidence, [hubId, ...gateways]) ??
@@ -270,8 +279,7 @@ export function ofRefusals(evidence: Evidence): Result[] {
       .map(({ tenant, id: agent, agoMs }) => `${agentName(tenant, agent)} (for ${age(agoMs)})`);
     const more = suspects.length > FINDINGS.suspects ? ` and ${suspects.length - FINDINGS.suspects} more` : '';
     const who = names.length > 0 ? `; agents that have no session any more: ${names.join(', ')}${more}` : '';
-    const ofTime = /expired|not yet valid|not valid before/i.test(refusal.reason);
-    const clock = ofTime ? clockTodo(evidence, members) : undefined;
+    const clock = OF_TIME.test(refusal.reason) ? clockTodo(evidence, members) : undefined;
     const fix =
       agents && refusal.distrusted
         ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"

@@ -63,7 +63,7 @@ export function faultOfVisitor(
   if (fault) return fault;
   if (Date.now() > expires) {
     return new NotAuthorised(
-      `the certificate of ${operator.identity} expired at ${new Date(expires).toISOString()}: renew it`,
+      `the certificate of ${operator.identity} expired at ${new Date(expires).toISOString()} by the clock here: renew it, or set the clock`,
     );
   }
   if (!principal || !tenants || tenants.has(principal.tenant)) return undefined;

@@ -196,7 +196,9 @@ function vouching(issuer: Certificate, fault: string): string {
 function faultOfAny({ unknownCritical, validFrom, validTo }: Certificate, now: number): string | undefined {
   if (unknownCritical.length > 0) return `it has a critical extension that is not known here (${unknownCritical[0]})`;
   if (validFrom > now) return `it is not valid before ${new Date(validFrom).toISOString()}: is the clock right?`;
-  return validTo < now ? `it expired at ${new Date(validTo).toISOString()}: renew it` : undefined;
+  return validTo < now
+    ? `it expired at ${new Date(validTo).toISOString()} by the clock here: renew it, or set the clock`
+    : undefined;
 }
 
 /** Of connections that are open. Only the first reading gets what a peer sent besides its own. */

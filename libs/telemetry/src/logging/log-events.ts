@@ -230,7 +230,8 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
 function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   const now = Date.now();
   if (validFrom > now) return "own certificate is not valid yet: check this machine's clock, because peers reject it";
-  if (validUntil <= now) return 'own certificate has expired: renew it, because peers reject it';
+  if (validUntil <= now)
+    return "own certificate has expired by this machine's clock: renew it, or set the clock, because peers reject it";
   return renewalIsDue(validUntil, validFrom, now) ? 'own certificate expires soon: renew it' : undefined;
 }
 
