@@ -150,7 +150,7 @@ test('a process logs a warning if peers reject its own certificate, now or soon'
     [-351, 13, 'warn', /^own certificate expires soon/],
     [-20, 6, 'info', /^certificate in use$/],
     [-25, 5, 'warn', /^own certificate expires soon/],
-    [-30, -1, 'warn', /^own certificate has expired by this machine's clock: renew it, or set the clock/],
+    [-30, -1, 'warn', /^own certificate has expired: renew it, or set this machine's clock/],
     [1, 30, 'warn', /^own certificate is not valid yet/],
   ];
   for (const [from, until, level, msg] of cases) {

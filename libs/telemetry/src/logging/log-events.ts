@@ -231,7 +231,7 @@ function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   const now = Date.now();
   if (validFrom > now) return "own certificate is not valid yet: check this machine's clock, because peers reject it";
   if (validUntil <= now)
-    return "own certificate has expired by this machine's clock: renew it, or set the clock, because peers reject it";
+    return "own certificate has expired: renew it, or set this machine's clock, because peers reject it";
   return renewalIsDue(validUntil, validFrom, now) ? 'own certificate expires soon: renew it' : undefined;
 }
 
