@@ -9,7 +9,7 @@ import tls from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
-import { LinkClient, upgradeServer } from '@isthmus/transport';
+import { LinkClient, SocketEnd, upgradeServer } from '@isthmus/transport';
 import { type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
 import { Agent, type AgentOptions } from './agent.ts';
 
@@ -41,7 +41,7 @@ async function agentOf(
   hosts: readonly string[] = ['127.0.0.1'],
 ): Promise<Agent> {
   const upgrades = upgradeServer(hub);
-  const server = net.createServer((socket) => upgrades.accept(socket)).listen(0, '127.0.0.1');
+  const server = net.createServer((socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))).listen(0, '127.0.0.1');
   await once(server, 'listening');
   context.after(() => server.close());
   const running = new Agent({

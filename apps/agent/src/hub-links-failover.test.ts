@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import net, { type AddressInfo } from 'node:net';
 import { afterEach, test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { ApiServerLinks, ApiServers, upgradeServer } from '@isthmus/transport';
+import { ApiServerLinks, ApiServers, SocketEnd, upgradeServer } from '@isthmus/transport';
 import { DialAbort, planeEvents } from '@isthmus/tunnel';
 import { HubLinks } from './hub-links.ts';
 import type { Uplink } from './uplink.ts';
@@ -37,7 +37,9 @@ function hub(hubId: string, apiServer: number): Promise<number> {
     apiServers.close();
     links.close();
   });
-  return listen(net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket)));
+  return listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))),
+  );
 }
 
 test('clients of an agent get through another hub what one hub cannot reach', async () => {

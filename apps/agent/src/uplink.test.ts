@@ -9,7 +9,7 @@ import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
 import { changed, FakeClock, until } from '@isthmus/runtime/testing';
-import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
+import { encodeControl, LinkClient, type MembershipMessage, SocketEnd, upgradeServer } from '@isthmus/transport';
 import { planeEvents, TokenBucket } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
 import { connectUplink, TokenRenewal, type UplinkOptions } from './uplink.ts';
@@ -70,7 +70,7 @@ function options(more: Partial<UplinkOptions>): UplinkOptions {
 async function addressesTold(context: TestContext, more: Partial<UplinkOptions>): Promise<string[]> {
   const { upgrades } = hub();
   const port = await portOf(
-    net.createServer((socket) => upgrades.accept(socket)),
+    net.createServer((socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))),
     context,
   );
   const told = Promise.withResolvers<MembershipMessage>();
@@ -89,7 +89,7 @@ test('a link that cannot begin, or that ends, leaves no timers behind', { timeou
   using _ = changed(AGENT, { rulesMs: 123_456, tokenLookMs: 123_457 });
   const { upgrades } = hub({ policy: true, renewal: true });
   const port = await portOf(
-    net.createServer((socket) => upgrades.accept(socket)),
+    net.createServer((socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))),
     context,
   );
   const { setTimeout, clearTimeout } = globalThis;
@@ -138,7 +138,9 @@ test('a certificate for the address that is dialled makes no hub: it gets no tok
     const identity = await authority.server({ hosts });
     const { tokens, upgrades } = hub();
     const files = { cert: await readFile(identity.cert), key: await readFile(identity.key) };
-    const server = tls.createServer({ ...files, ALPNProtocols: ['http/1.1'] }, (socket) => upgrades.accept(socket));
+    const server = tls.createServer({ ...files, ALPNProtocols: ['http/1.1'] }, (socket) =>
+      upgrades(new SocketEnd(socket), Buffer.alloc(0)),
+    );
     const port = await portOf(server, context);
     const settings = options({ tls: { ca: authority.cert } });
     try {

@@ -14,7 +14,6 @@ import {
   type ApiServerGateways,
   type ApiServers,
   agentService,
-  fromTheStart,
   GrpcServer,
   type HubHello,
   LinkClient,
@@ -68,7 +67,7 @@ interface AgentProtocols {
   /** Those of clients that name an API server. */
   readonly apiServers: ApiServers;
   /** Our agents'. */
-  readonly link: (socket: Socket) => void;
+  readonly link: (end: SocketEnd, first: Buffer) => void;
   /** Go agents'. */
   readonly packets: (socket: Socket, first: Buffer) => void;
 }
@@ -176,10 +175,10 @@ class AgentListeners {
       handshakeTimeout: HUB.handshakeMs,
       unproven: this.#unproven(tenant),
       unprovenPool: this.#unprovenPool,
-      others: fromTheStart((socket) => {
-        enter(socket);
-        link(socket);
-      }),
+      others(end, first) {
+        enter(end.stream);
+        link(end, first);
+      },
       http2(end, first) {
         enter(end.stream);
         packets(end.release(), first);
@@ -264,7 +263,7 @@ export class AgentPort {
     this.#sessions = sessions;
     this.admission = new AgentAdmission(options, sessions, (socket) => this.listeners.portOf(socket));
     this.#grpc = this.#goAgents();
-    const upgrades = upgradeServer<Welcome>({
+    const link = upgradeServer<Welcome>({
       admit: (hello, socket) => this.#admit(hello, socket),
       open: (socket, hello, answer) => this.#open(socket, hello, answer),
       refused: (socket, error) => events.emit('refused', refusedWhere(error, 'agents'), remoteOf(socket), error),
@@ -275,7 +274,7 @@ export class AgentPort {
     this.#apiServerLinks = new AgentLinks({ ...options, admission, apiServers, gateways });
     this.listeners = new AgentListeners(options, {
       apiServers: this.apiServers,
-      link: (socket) => upgrades.accept(socket),
+      link,
       packets: (socket, first) => this.#grpc.accept(socket, first),
     });
   }

@@ -39,12 +39,7 @@ export {
   requestLink,
   upgradeServer,
 } from './link/upgrade.ts';
-export {
-  fromTheStart,
-  type ListenAddress,
-  type Listener,
-  listen,
-} from './listen.ts';
+export { type ListenAddress, type Listener, listen } from './listen.ts';
 export { PacketClient } from './packets/dial.ts';
 export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions } from './peer-links.ts';

@@ -90,7 +90,7 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     accept(socket, peer, permitted(overTls, peer, options));
   });
   // A gateway that is the serving side asks for it.
-  const upgrades = upgradeServer({
+  const others = upgradeServer({
     gateways: true,
     admit: async (_hello, socket) => {
       if (!options.apiServers) throw new LinkRefused(404, 'this hub connects to API servers itself');
@@ -104,7 +104,6 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     refused: (socket, error) => events.emit('refused', 'peers', remoteOf(socket), error),
     fault: (socket, error) => events.emit('fault', 'peers', remoteOf(socket), error),
   });
-  const others = fromTheStart((socket) => upgrades.accept(socket));
   const listeners: Listener[] = [];
   const close = async () => void (await Promise.all(listeners.map((each) => each.close())));
   try {

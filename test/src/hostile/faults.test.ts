@@ -147,7 +147,8 @@ test('an agent whose refusal holds half of a surrogate pair gets its answer', as
   await using scope = new Scope();
   const [peer, victim] = await pair(scope);
   const admit = () => Promise.reject(new Error('no \ud800'));
-  upgradeServer({ admit, open: defect, refused() {}, fault: (_socket, error) => assert.ifError(error) }).accept(victim);
+  const fault = (_socket: Socket, error: Error) => assert.ifError(error);
+  upgradeServer({ admit, open: defect, refused() {}, fault })(new SocketEnd(victim), Buffer.alloc(0));
   peer.write(UPGRADE);
   const [answer] = await within(once(peer, 'data'), { what: 'an answer' });
   assert.match(String(answer), /^HTTP\/1\.1 500 .*isthmus-error: no%20%EF%BF%BD\r\n/s);
@@ -160,7 +161,7 @@ test('a defect while an agent is refused ends its connection', async () => {
     const events = planeEvents();
     const fault = (_socket: Socket, error: Error) => void events.emit('fault', 'agents', '', error);
     const admit = () => Promise.reject(new Error('no'));
-    upgradeServer({ admit, open: defect, refused: defect, fault }).accept(victim);
+    upgradeServer({ admit, open: defect, refused: defect, fault })(new SocketEnd(victim), Buffer.alloc(0));
     assert.equal(await faulted(events, peer, () => peer.write(request)), 'agents');
   }
 });

@@ -3,7 +3,7 @@ import { createServer, type TLSSocket } from 'node:tls';
 import type { SessionRecord } from '@isthmus/directory';
 import { redisRegistry } from '@isthmus/directory/redis';
 import { heldBy } from '@isthmus/directory/testing';
-import { encodeControl, LinkClient, parseIdentifiers, servePeers, upgradeServer } from '@isthmus/transport';
+import { encodeControl, LinkClient, parseIdentifiers, SocketEnd, servePeers, upgradeServer } from '@isthmus/transport';
 import { type Attach, type Dial, DialError, planeEvents } from '@isthmus/tunnel';
 import { freePort, type Scope, type Trust } from '../harness/index.ts';
 
@@ -118,7 +118,7 @@ export async function oldHub(
   const server = createServer({ cert: serverCert, key: serverKey, ALPNProtocols: ['http/1.1'] }, (socket) => {
     sockets.add(socket);
     socket.on('error', () => {}).once('close', () => sockets.delete(socket));
-    upgrades.accept(socket);
+    upgrades(new SocketEnd(socket), Buffer.alloc(0));
   });
   server.on('tlsClientError', (_error, socket) => socket.destroy());
   await new Promise<void>((resolve) => server.listen(agentPort, '127.0.0.1', resolve));

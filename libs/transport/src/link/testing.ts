@@ -10,6 +10,7 @@ import {
   planeEvents,
 } from '@isthmus/tunnel';
 import { endOf, streamOf } from '@isthmus/tunnel/testing';
+import { SocketEnd } from '../socket-end.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient, type LinkClientOptions } from './client.ts';
 import { LinkServer, type LinkServerOptions } from './server.ts';
@@ -76,7 +77,9 @@ export async function link(
     fault: () => {},
   });
   const port = await listen(
-    net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => upgrades.accept(socket)),
+    net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
+      upgrades(new SocketEnd(socket), Buffer.alloc(0)),
+    ),
   );
   const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
   await once(socket, 'connect');

@@ -9,6 +9,7 @@ import { isPrintable } from '@isthmus/runtime';
 import { changed } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
+import { SocketEnd } from '../socket-end.ts';
 import { listen } from './testing.ts';
 import {
   type AgentHello,
@@ -76,7 +77,7 @@ test('a hub hears the tenant that the agent names, and the agent the one that th
     refused: (_socket, error) => assert.fail(error),
     fault: (_socket, error) => assert.fail(error),
   });
-  const port = await listen(net.createServer((socket) => upgrades.accept(socket)));
+  const port = await listen(net.createServer((socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))));
   for (const [hello, tenant] of [
     [{}, 'found'],
     [{ tenant: 'acme' }, 'acme'],
@@ -94,7 +95,7 @@ test('the answer leaves with the first frames of the link', async () => {
     refused: (_socket, error) => assert.fail(error),
     fault: (_socket, error) => assert.fail(error),
   });
-  const port = await listen(net.createServer((socket) => upgrades.accept(socket)));
+  const port = await listen(net.createServer((socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))));
   const socket = net.connect(port, '127.0.0.1');
   socket.write(`GET ${LINK_PATH} HTTP/1.1\r\nupgrade: ${LINK_PROTOCOL}\r\nisthmus-agent: a\r\n\r\n`);
   const [first] = await once(socket, 'data');
@@ -109,7 +110,7 @@ test('a hub takes no agent by the name of what gateways dial themselves', async 
     refused() {},
     fault: (_socket, error) => assert.fail(error),
   });
-  const port = await listen(net.createServer((socket) => upgrades.accept(socket)));
+  const port = await listen(net.createServer((socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))));
   await assert.rejects(ask(port, { agentId: 'direct' }), /isthmus-agent "direct" is taken: .* set another --agent-id/);
 });
 
@@ -165,7 +166,7 @@ test('a hub hears how rarely the agent wants PINGs, and its answer says what cou
     refused() {},
     fault() {},
   });
-  const port = await listen(net.createServer((socket) => upgrades.accept(socket)));
+  const port = await listen(net.createServer((socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))));
   assert.deepEqual((await ask(port, { pingSeconds: 60 })).ping, { seconds: 60, atRest: false });
   assert.deepEqual((await ask(port, {})).ping, { seconds: 3, atRest: true });
   for (const pingSeconds of [0, 301, 1.5, Number.NaN])
@@ -185,7 +186,9 @@ test('a refusal reaches an agent that is still sending, whoever refuses it, and 
     refused: () => refusals++,
     fault: (_, error) => assert.fail(error),
   });
-  const port = await listen(net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket)));
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))),
+  );
   const upgrade = `GET ${LINK_PATH} HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: ${LINK_PROTOCOL}\r\n`;
   const refused = (head: string, told: RegExp) => Array.from({ length: 10 }, () => ({ head, told }));
   for (const { head, told } of [
@@ -232,7 +235,9 @@ async function openHub() {
     refused: (_socket, error) => void refusals.push(error.message),
     fault: (_socket, error) => assert.fail(error),
   });
-  const server = net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket));
+  const server = net.createServer({ allowHalfOpen: true }, (socket) =>
+    upgrades(new SocketEnd(socket), Buffer.alloc(0)),
+  );
   const port = await listen(server);
   const answerTo = async (...pieces: string[]): Promise<[status: number, error: string]> => {
     const socket = net.connect(port, '127.0.0.1');

@@ -15,9 +15,9 @@ import {
   reasonOf,
 } from '../http1.ts';
 import { AgentLimitError } from '../identifiers.ts';
+import type { Accept } from '../listen.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
 import { type RequestHead, requests, upgraded } from '../requests.ts';
-import { SocketEnd } from '../socket-end.ts';
 import { isHexId } from './control.ts';
 
 /** The other side speaks HTTP/1.1 but refuses the link. `status` says whether it knows the protocol at all. */
@@ -193,8 +193,8 @@ interface UpgradeServerOptions<A extends HubHello> {
   readonly fault: (socket: Socket, error: Error) => void;
 }
 
-/** Hub's side: accepts sockets on which an agent asks for a link. */
-export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<A>): { accept(socket: Socket): void } {
+/** Hub's side: accepts connections on which an agent asks for a link. */
+export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<A>): Accept {
   const failed = (socket: Socket, error: Error) => {
     socket.destroy();
     options.fault(socket, error);
@@ -220,7 +220,7 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
       socket.destroy();
     }
   };
-  const accept = requests({
+  return requests({
     serve(end, head) {
       const hello = readHello(head, options.gateways ? OF_GATEWAYS : OF_AGENTS);
       const socket = upgraded(end, head);
@@ -229,15 +229,7 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
     refuse: ({ stream }, error) => refuse(stream, error),
     fault: ({ stream }, error) => failed(stream, error),
   });
-  return {
-    accept(socket) {
-      accept(new SocketEnd(socket), NOTHING);
-      socket.resume();
-    },
-  };
 }
-
-const NOTHING = Buffer.alloc(0);
 
 /** The fields that count. What else comes is not read, and may come twice. */
 const OURS = /^(?:isthmus-.*|authorization|upgrade)$/;
