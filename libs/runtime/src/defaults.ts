@@ -142,9 +142,9 @@ export const RUNTIME = {
   /** What a stream buffers before it pauses its source. 64 KiB carries 25 to 30 % more bytes per second than 16; more costs latency under load. */
   streamBytes: 64 * 1024,
   /** What the kernel may always keep of a link that it has not sent. A path of 1 Mbit/s takes 66 ms for it. */
-  sendQueueLeastBytes: 8 * 1024,
+  unsentLeastBytes: 8 * 1024,
   /** It may keep what the path delivers in this time, in milliseconds, so that it sends on while this process is late. */
-  sendQueueMs: 40,
+  unsentMs: 40,
   /** What may wait to be sent on a stream of a link before its writer has to pause: two reads of a socket. */
   aheadBytes: 128 * 1024,
   /** What each end of a tunnel may always keep until the other end has it: enough for paths within a site. */

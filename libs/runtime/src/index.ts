@@ -56,7 +56,6 @@ export { bufferSizes, memory, memoryLimit, poolBytes } from './memory.ts';
 export { RandomSet, randomHex } from './random.ts';
 export { lookupName, names, resolveName } from './resolve.ts';
 export { Rounds, type TakesTurns } from './rounds.ts';
-export { SendQueue } from './send-queue.ts';
 export {
   answerTo,
   beginsWith,
@@ -92,4 +91,5 @@ export {
   type TlsSettings,
   UnusablePem,
 } from './tls.ts';
+export { UnsentBound } from './unsent-bound.ts';
 export { boundMet, boundVerification } from './verification-bound.ts';

@@ -121,6 +121,8 @@ export const WIRE = {
   inFlightAloneBytes: 4 * 1024 * 1024,
   /** What a path holds at most for each millisecond of its round-trip time: 160 MB/s. */
   pathBytesPerMs: 160 * 1024,
+  /** After so much DATA at most, a link asks how fast its path is. */
+  followBytes: 128 * 1024,
   /** How many checkpoints `inFlightSharedBytes` have. With fewer, the sender would pause between their answers. */
   sharedCheckpoints: 8,
   /** The same for a single group, which has a larger bound: each costs a PING and its answer. */

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { type Guarded, onRead, SendQueue } from '@isthmus/runtime';
+import { type Guarded, onRead, UnsentBound } from '@isthmus/runtime';
 import type { Config } from '../defaults.ts';
 import {
   ConnectionError,
@@ -123,7 +123,7 @@ export class Connection implements ReadingSink {
     // Other programs' endpoints may count PINGs as abuse.
     const isLink = rules.groupField !== undefined;
     const inFlight: InFlight | undefined = isLink ? new InFlight(pings, config) : undefined;
-    const sendQueue = isLink ? SendQueue.of(socket) : undefined;
+    const unsent = isLink ? UnsentBound.of(socket) : undefined;
     const patience = options.latePongs ? { patience: behindBulk(config) } : {};
     const output = new Output({
       config,
@@ -132,7 +132,7 @@ export class Connection implements ReadingSink {
       defer,
       ...patience,
       inFlight,
-      sendQueue,
+      unsent,
       checkpoint,
       failed,
     });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
-import type { SendQueue } from '@isthmus/runtime';
+import type { UnsentBound } from '@isthmus/runtime';
 import { WIRE } from '../defaults.ts';
 import { DEFAULT_SETTINGS } from './frames.ts';
 import { InFlight } from './in-flight.ts';
@@ -16,13 +16,13 @@ const TICKS = 200;
 
 interface Bounds {
   readonly inFlight?: InFlight;
-  readonly sendQueue?: Pick<SendQueue, 'bytes' | 'follow'>;
+  readonly unsent?: Pick<UnsentBound, 'bytes' | 'follow'>;
   /** Default: the socket accepts everything at once, as a kernel with large buffers does. */
   readonly write?: (chunk: Buffer, encoding: string, done: () => void) => void;
 }
 
 /** An output, and streams that always have more. */
-function busy({ inFlight, sendQueue, write = (_chunk, _encoding, done) => done() }: Bounds) {
+function busy({ inFlight, unsent, write = (_chunk, _encoding, done) => done() }: Bounds) {
   const checkpoints: (() => void)[] = [];
   const checkpoint = (read: () => void) => {
     checkpoints.push(read);
@@ -34,7 +34,7 @@ function busy({ inFlight, sendQueue, write = (_chunk, _encoding, done) => done()
     defer: setImmediate,
     config: { ...WIRE, backlogBytes: 2 ** 30 },
     inFlight,
-    sendQueue,
+    unsent,
     checkpoint,
     failed: (error) => assert.fail(error),
   });
@@ -117,9 +117,9 @@ test('a bound that falls leaves room unless a checkpoint will end the wait', () 
 
 test('what the kernel does not take waits with the streams, and the next bytes leave when it has', async () => {
   const taken: (() => void)[] = [];
-  const sendQueue = { bytes: 8 * KIB, follow: () => true };
+  const unsent = { bytes: 8 * KIB, follow: () => true };
   const write: Bounds['write'] = (_chunk, _encoding, done) => void taken.push(done);
-  const { output, endless } = busy({ sendQueue, write });
+  const { output, endless } = busy({ unsent, write });
   const flood = endless('flood');
   output.offer(flood);
   await ticks();
@@ -134,12 +134,18 @@ test('what the kernel does not take waits with the streams, and the next bytes l
   assert.ok(small.sent > 0 && flood.sent > 8 * KIB, `${small.sent} and ${flood.sent} bytes`);
 });
 
-test('the path is asked how fast it is as bytes leave', async () => {
-  let asked = 0;
-  const sendQueue = { bytes: 8 * KIB, follow: () => ++asked > 0 };
-  const { output, endless } = busy({ sendQueue });
-  const flood = endless('flood');
-  output.offer(flood);
-  await ticks();
-  assert.ok(asked > 0 && asked <= flood.sent / (32 * KIB), `${asked} times for ${flood.sent} bytes`);
+test('a path is asked how fast it is as bytes leave, soon also when it was fast', async () => {
+  for (const kib of [8, 4096]) {
+    let asked = 0;
+    const unsent = { bytes: kib * KIB, follow: () => ++asked > 0 };
+    const { output, endless } = busy({ unsent });
+    const flood = endless('flood');
+    output.offer(flood);
+    await ticks();
+    const every = Math.min(4 * unsent.bytes, WIRE.followBytes);
+    assert.ok(
+      asked >= flood.sent / (2 * every) && asked <= flood.sent / every,
+      `${asked} times for ${flood.sent} bytes`,
+    );
+  }
 });

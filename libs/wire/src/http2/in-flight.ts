@@ -4,7 +4,7 @@ import type { Pings } from './pings.ts';
 /**
  * Bounds the bytes that a link has sent and the other process has not read. The kernel keeps up to 32 MB for the reader, and what waits there
  * delays the next byte of all streams, and PINGs. A checkpoint is a PING between DATA frames: its answer says that the other process has read
- * all DATA before it. What waits with the sender is bounded by `SendQueue`, and what is on the path by TCP.
+ * all DATA before it. `UnsentBound` bounds what waits with the sender, and TCP what is on the path.
  */
 export class InFlight {
   readonly #pings: Pick<Pings, 'rtt'>;

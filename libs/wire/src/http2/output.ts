@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { type Guarded, guarding, Queue, Rounds, type SendQueue, type TakesTurns } from '@isthmus/runtime';
+import { type Guarded, guarding, Queue, Rounds, type TakesTurns, type UnsentBound } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { FloodGuard } from './floods.ts';
 import {
@@ -118,7 +118,7 @@ interface OutputOptions {
   /** Bounds what the peer has not read. Default: only the windows and the socket do. */
   readonly inFlight?: InFlight | undefined;
   /** Bounds what the socket has not sent. Default: only its stream does. */
-  readonly sendQueue?: Pick<SendQueue, 'bytes' | 'follow'> | undefined;
+  readonly unsent?: Pick<UnsentBound, 'bytes' | 'follow'> | undefined;
   /** Makes a checkpoint (see `InFlight`). @param read called once the peer has read all that left before it */
   readonly checkpoint: (read: () => void) => Buffer;
   /** The peer does not read what it asks for, or a callback of ours threw. */
@@ -145,7 +145,7 @@ export class Output {
   readonly #sendSoon: () => void;
   readonly #checkpoint: OutputOptions['checkpoint'];
   readonly #inFlight: InFlight | undefined;
-  readonly #sendQueue: OutputOptions['sendQueue'];
+  readonly #unsent: OutputOptions['unsent'];
   /** DATA since the path's rate was asked for, in bytes. */
   #unfollowed = 0;
   /** Called when a write has left that took the last room. */
@@ -178,7 +178,7 @@ export class Output {
     this.#addedBytes = greeting.length;
     this.#defer = defer;
     this.#inFlight = options.inFlight;
-    this.#sendQueue = options.sendQueue;
+    this.#unsent = options.unsent;
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
     this.#sendSoon = this.guarded(this.#send.bind(this));
@@ -247,8 +247,8 @@ export class Output {
   /** How many bytes a write may have now. */
   #room(): number {
     const { writeBytes } = this.config;
-    const unsent = this.#sendQueue ? this.#sendQueue.bytes - this.#socket.writableLength : writeBytes;
-    return Math.min(writeBytes, unsent, this.#inFlight?.room ?? writeBytes);
+    const unsentRoom = this.#unsent ? this.#unsent.bytes - this.#socket.writableLength : writeBytes;
+    return Math.min(writeBytes, unsentRoom, this.#inFlight?.room ?? writeBytes);
   }
 
   /** Enlarges the connection's window. @throws ConnectionError if it would exceed the largest window */
@@ -327,8 +327,8 @@ export class Output {
 
   /** Whether DATA waits for a write of so many bytes. A stream that holds little emits no `drain` then. */
   #takesLastRoom(bytes: number): boolean {
-    if (!this.#sendQueue) return false;
-    return this.#sendQueue.bytes - this.#socket.writableLength - bytes <= this.config.shortestFrameBytes;
+    if (!this.#unsent) return false;
+    return this.#unsent.bytes - this.#socket.writableLength - bytes <= this.config.shortestFrameBytes;
   }
 
   #addData(): void {
@@ -381,13 +381,13 @@ export class Output {
     this.add(this.#checkpoint(answered));
   }
 
-  /** Asks how fast the path delivers each time that four full queues have left. */
+  /** Asks now and then how fast the path delivers: soon enough on a path that has become thin. */
   #follow(filled: number): void {
-    if (!this.#sendQueue) return;
+    if (!this.#unsent) return;
     this.#unfollowed += filled;
-    if (this.#unfollowed < 4 * this.#sendQueue.bytes) return;
+    if (this.#unfollowed < Math.min(4 * this.#unsent.bytes, this.config.followBytes)) return;
     this.#unfollowed = 0;
-    this.#sendQueue.follow();
+    this.#unsent.follow();
   }
 
   /** Asks writers for more, those that have waited longest first, until `ready` streams of each group have something. */

@@ -7,7 +7,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import { RUNTIME } from './defaults.ts';
 import { openFfi } from './ffi.ts';
-import { SendQueue } from './send-queue.ts';
+import { UnsentBound } from './unsent-bound.ts';
 
 const skip = process.platform === 'linux' && !('Deno' in globalThis) && openFfi() ? false : 'no node:ffi, or no Linux';
 
@@ -49,27 +49,27 @@ async function fill(client: Socket): Promise<number> {
 describe('the bytes that the kernel has not sent', { skip }, () => {
   test('are few, beside as many as without a bound', async (context) => {
     const [bounded, free] = [await connection(context), await connection(context)];
-    assert.equal(SendQueue.of(bounded.client)?.bytes, RUNTIME.sendQueueLeastBytes);
+    assert.equal(UnsentBound.of(bounded.client)?.bytes, RUNTIME.unsentLeastBytes);
     const [few, many] = [await fill(bounded.client), await fill(free.client)];
-    assert.ok(many > few + 8 * RUNTIME.sendQueueLeastBytes, `${few} and ${many} bytes`);
+    assert.ok(many > few + 8 * RUNTIME.unsentLeastBytes, `${few} and ${many} bytes`);
   });
 
   test('may be as many as the path delivers in a while', async (context) => {
     const { client, server } = await connection(context);
-    const queue = SendQueue.of(client) as SendQueue;
+    const bound = UnsentBound.of(client) as UnsentBound;
     server.resume();
     for (let sent = 0; sent < 64; sent++) await new Promise((done) => client.write(Buffer.alloc(2 ** 20), done));
-    assert.ok(queue.follow());
-    assert.ok(queue.bytes > RUNTIME.sendQueueLeastBytes, `${queue.bytes} bytes`);
+    assert.ok(bound.follow());
+    assert.ok(bound.bytes > RUNTIME.unsentLeastBytes, `${bound.bytes} bytes`);
   });
 
   test("are the kernel's own matter on a unix socket, and on a connection that has ended", async (context) => {
-    const { client } = await connection(context, join(tmpdir(), `send-queue-${process.pid}.sock`));
-    assert.equal(SendQueue.of(client), undefined);
+    const { client } = await connection(context, join(tmpdir(), `unsent-bound-${process.pid}.sock`));
+    assert.equal(UnsentBound.of(client), undefined);
     const ended = (await connection(context)).client;
-    const queue = SendQueue.of(ended) as SendQueue;
+    const bound = UnsentBound.of(ended) as UnsentBound;
     ended.destroy();
     await once(ended, 'close');
-    assert.deepEqual([queue.follow(), SendQueue.of(ended)], [false, undefined]);
+    assert.deepEqual([bound.follow(), UnsentBound.of(ended)], [false, undefined]);
   });
 });

@@ -29,10 +29,10 @@ const number = Buffer.alloc(4);
 
 /**
  * The bytes of a TCP socket that the kernel has accepted and not sent. It accepts up to 4 MB, and on a thin path the next byte waits for all of
- * them. So the kernel is told, through `node:ffi`, to keep what the path delivers in `sendQueueMs`, and the rest waits here, where small writes
+ * them. So the kernel is told, through `node:ffi`, to keep what the path delivers in `unsentMs`, and the rest waits here, where small writes
  * overtake bulk. What has been sent is TCP's business: nothing here holds its window down.
  */
-export class SendQueue {
+export class UnsentBound {
   /** How many bytes shall wait at most, in the kernel and in the socket's stream each. */
   bytes = 0;
   readonly #socket: Socket;
@@ -42,22 +42,22 @@ export class SendQueue {
   }
 
   /** @returns undefined for what is no TCP socket of Linux, or without `node:ffi`: then the kernel decides, as for any program */
-  static of(socket: Socket): SendQueue | undefined {
-    const queue = new SendQueue(socket);
-    return queue.follow() ? queue : undefined;
+  static of(socket: Socket): UnsentBound | undefined {
+    const bound = new UnsentBound(socket);
+    return bound.follow() ? bound : undefined;
   }
 
   /** Asks the kernel how fast the path delivers. @returns whether it has answered */
   follow(): boolean {
     libc ??= openLibc();
-    // Node says it of every handle of a socket, and of nothing else. -1 once it is closed.
+    // Not documented: each handle of a socket has it, and -1 once it is closed.
     const { fd = -1 } = (this.#socket as { _handle?: { fd?: number } | null })._handle ?? {};
     if (!libc || fd < 0) return false;
     number.writeInt32LE(RATE_END);
     if (libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, number) !== 0 || number.readInt32LE() < RATE_END) return false;
-    const { sendQueueLeastBytes, sendQueueMs } = RUNTIME;
-    const delivered = Math.floor((Number(info.readBigUInt64LE(RATE_AT)) * sendQueueMs) / 1000);
-    this.bytes = Math.min(MOST, Math.max(sendQueueLeastBytes, delivered));
+    const { unsentLeastBytes, unsentMs } = RUNTIME;
+    const delivered = Math.floor((Number(info.readBigUInt64LE(RATE_AT)) * unsentMs) / 1000);
+    this.bytes = Math.min(MOST, Math.max(unsentLeastBytes, delivered));
     number.writeInt32LE(this.bytes);
     return libc.setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, number, 4) === 0;
   }
