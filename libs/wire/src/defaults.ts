@@ -58,6 +58,11 @@ export const WIRE = {
    * at least 4. A request that is answered at once takes 0.1 ms, longer than reading this much, and 64 KiB hold 5,000 of them.
    */
   headReadBytes: 16 * 1024,
+  /**
+   * What each frame counts for there: all connections together read some 1,000 in a tick, one at least 128. A frame takes 2 microseconds, and
+   * 64 KiB hold 6,500 with one byte each. 40 connections of one tenant full of them held up another's dials for .5 s.
+   */
+  frameReadBytes: 512,
   /** What each connection may read in a tick, even if others have read much: one read of a socket. */
   readAtLeastBytes: 64 * 1024,
   /** Bytes of answers and heads that may wait for a peer on a link that does not read. Beyond that, the connection ends. */

@@ -282,8 +282,8 @@ export class Connection implements ReadingSink {
     else then();
   }
 
-  onHead(): boolean {
-    return readBudget.count(this.#reads, this.#config.headReadBytes);
+  onCost(bytes: number): boolean {
+    return readBudget.count(this.#reads, bytes);
   }
 
   onSettings(): void {

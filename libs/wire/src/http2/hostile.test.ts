@@ -332,6 +332,37 @@ test('a burst of requests that are reset at once leaves ticks of the event loop 
   assert.ok(most <= 33, `${most} streams in one tick`);
 });
 
+test('a burst of frames with a byte each leaves ticks of the event loop to other connections', async () => {
+  const count = 20_000;
+  const [client, socket] = await socketPair();
+  const one = raw(FrameType.DATA, 0, 1, Buffer.of(1));
+  // All of it waits in the kernel before the first byte is read.
+  const sent = new Promise((sent) => client.write(Buffer.concat([...hello, open(1), ...Array(count).fill(one)]), sent));
+  await sent;
+  const server = new Http2Link({ role: 'server', socket, config: CONFIG });
+  const inTick = [0];
+  const done = new Promise<void>((resolve) => {
+    let came = 0;
+    const onData = () => {
+      inTick[inTick.length - 1] = (inTick.at(-1) ?? 0) + 1;
+      if (++came === count) resolve();
+    };
+    server.on('begun', (stream) => {
+      stream.handler = { onHeaders() {}, onData, onWritable() {}, onEnd() {}, onClose() {} };
+    });
+  });
+  const next = () => {
+    inTick.push(0);
+    tick = setImmediate(next);
+  };
+  let tick = setImmediate(next);
+  await done;
+  clearImmediate(tick);
+  server.destroy(new Error('test over'));
+  const most = Math.max(...inTick);
+  assert.ok(most <= 1100, `${most} frames in one tick`);
+});
+
 test('what came before a FIN is read, however many ticks it takes', async () => {
   const count = 200;
   const [client, socket] = await socketPair();

@@ -195,13 +195,16 @@ export class FrameReader {
   }
 }
 
+/** So many frames are counted together: a call for each is what a dial is made of. */
+const COUNTED = 32;
+
 /** The connection's window. The streams' own windows bound all streams together. */
 export const CONNECTION_WINDOW = MAX_WINDOW;
 
 /** What the other side says of the connection as a whole. */
 export interface ReadingSink {
-  /** A head came. Returns whether nothing more is read in this tick of the event loop. */
-  onHead(): boolean;
+  /** What came counts for these many bytes more. Returns whether nothing more is read in this tick of the event loop. */
+  onCost(bytes: number): boolean;
   onSettings(): void;
   onPing(opaque: Buffer): void;
   onPong(): void;
@@ -228,6 +231,8 @@ export class Reading implements FrameHandler {
   #greeted = false;
   /** Bytes received and not yet returned to the connection's window. */
   #received = 0;
+  /** Frames, and parts of DATA. */
+  #uncounted = 0;
 
   constructor({ role, streams, output, sink }: ReadingOptions) {
     this.#streams = streams;
@@ -273,6 +278,7 @@ export class Reading implements FrameHandler {
   }
 
   data(id: number, bytes: Buffer, flags: number, last: boolean, padding: number): void {
+    if (++this.#uncounted === COUNTED) this.#countFrames();
     if (!this.#greeted || id === 0 || this.#heads.begun) this.#check(FrameType.DATA, flags, id, bytes.length);
     const length = bytes.length + padding;
     const { floods, config } = this.#output;
@@ -289,7 +295,17 @@ export class Reading implements FrameHandler {
     else if (last) this.#streams.late(id);
   }
 
+  #countFrames(): void {
+    this.#uncounted = 0;
+    this.#count(COUNTED * this.#output.config.frameReadBytes);
+  }
+
+  #count(bytes: number): void {
+    if (this.#sink.onCost(bytes)) this.#reader.rest();
+  }
+
   frame(type: number, flags: number, id: number, payload: Buffer): void {
+    if (++this.#uncounted === COUNTED) this.#countFrames();
     this.#check(type, flags, id, payload.length);
     switch (type) {
       // Heads, marks and resets are bounded elsewhere, for each stream.
@@ -298,7 +314,7 @@ export class Reading implements FrameHandler {
         const head = this.#readHead(type, flags, id, payload);
         if (!head) break;
         this.#streams.receiveHead(head);
-        if (this.#sink.onHead()) this.#reader.rest();
+        this.#count(this.#output.config.headReadBytes);
         break;
       }
       case FrameType.RST_STREAM:

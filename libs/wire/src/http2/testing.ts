@@ -88,7 +88,7 @@ export function streamsOf(role: Role, { rules = {}, ...config }: { rules?: Strea
     idle: () => void counts.idle++,
   });
   const sink = {
-    onHead: () => false,
+    onCost: () => false,
     onSettings: () => void counts.settings++,
     onPing: (opaque: Buffer) => void pings.push(Buffer.from(opaque)),
     onPong: () => void counts.pongs++,
