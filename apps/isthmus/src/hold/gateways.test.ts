@@ -28,6 +28,7 @@ import {
   type TunnelOutcome,
 } from '@isthmus/tunnel';
 import { behind, endOf } from '@isthmus/tunnel/testing';
+import { WIRE } from '@isthmus/wire';
 import { ISTHMUS } from '../defaults.ts';
 import { Gateways } from './gateways.ts';
 
@@ -359,4 +360,24 @@ test('dials prefer a gateway that stays to one that leaves', async () => {
   const second = await gateways.dial(request());
   assert.deepEqual([first.sessionId, second.sessionId], ['near', 'far']);
   for (const { end } of [first, second]) end.abort(new Error('over'));
+});
+
+test('a dial leaves a gateway that has become silent for one that is not, whose link still stands', async () => {
+  using _ = changed(WIRE, { checkEveryMs: 10, unknownRoundTripMs: 20, deadAfterChecks: 1e9 });
+  const { gateways, at, linked } = await held('near', 'far');
+  const near = await gatewayAt(at('asked'), () => new Promise<never>(() => {}));
+  let stands = true;
+  await peerAt(at('near'), (from) => {
+    const to = net.connect(at('asked')).on('error', () => {});
+    from.on('data', (bytes) => stands && to.write(bytes));
+    to.on('data', (bytes) => stands && from.write(bytes));
+  });
+  await linked(1);
+  const dial = gateways.dial(request());
+  await until(() => near.seen.dials === 1, { what: 'the dial at the first gateway' });
+  stands = false;
+  const far = await gatewayAt(at('far'), answering);
+  const { sessionId, end } = await dial;
+  assert.deepEqual([sessionId, far.seen.dials, gateways.up], ['far', 1, 2]);
+  end.abort(new Error('over'));
 });

@@ -18,6 +18,7 @@ import {
   type Ask,
   asDialError,
   type Dial,
+  DialAbort,
   DialError,
   formatDestination,
   type NextHop,
@@ -61,6 +62,8 @@ export class Gateways {
   #telling: NodeJS.Timeout | undefined;
   /** Called when a gateway has come, gone, or begun to leave. */
   #changed = () => {};
+  /** Dials that a gateway has, and has not answered. */
+  readonly #tries = new Set<Try>();
   /** Since when no gateway can be reached. Unset while one can. */
   #noneSince: number | undefined;
   readonly #log: GatewayLog;
@@ -123,7 +126,10 @@ export class Gateways {
     }, ISTHMUS.holdCutsAgainMs).unref();
   }
 
-  /** Dials through one gateway after the other until one answers for the plane. While there is none, the dial waits until its deadline. */
+  /**
+   * Dials through one gateway after the other until one answers for the plane. While there is none, the dial waits until its deadline. It leaves
+   * a gateway that has become silent once there is a better one: the link of a silent gateway ends only after twice as long.
+   */
   readonly dial: Dial = async (request) => {
     const tried = new Set<LinkedGateway>();
     let refusal: DialError | undefined;
@@ -132,20 +138,32 @@ export class Gateways {
       const link = gateway?.link;
       if (!gateway || !link) {
         if (refusal) throw refusal;
-        // All that were tried are lost, but one may have come back meanwhile.
+        // All that were tried are lost or silent, but one may have come back meanwhile.
         if (this.#best().length === 0) await this.#arrivals.next(request);
         tried.clear();
         continue;
       }
       tried.add(gateway);
+      const abort = new DialAbort();
+      const given: Try = { gateway, tried, abort };
+      const over = () => abort.abort(request.signal.reason);
+      request.signal.addEventListener('abort', over);
+      this.#tries.add(given);
       try {
+        const established = await link.dial({ ...request, signal: abort });
         // The session that it chose may change at any time. To this process, the gateway is the session.
-        return { ...(await link.dial(request)), sessionId: gateway.name, hubId: gateway.name };
+        return { ...established, sessionId: gateway.name, hubId: gateway.name };
       } catch (thrown) {
         const error = asDialError(thrown);
-        if (!error.retryable || request.signal.aborted || error.expired) throw error;
+        if (request.signal.aborted) throw error;
+        // It was left for another one.
+        if (abort.aborted) continue;
+        if (!error.retryable || error.expired) throw error;
         // A gateway that is gone has not refused anything.
         if (gateway.link === link && link.usable) refusal = error;
+      } finally {
+        this.#tries.delete(given);
+        request.signal.removeEventListener('abort', over);
       }
     }
   };
@@ -189,6 +207,8 @@ export class Gateways {
       this.#log.warn({ text: this.failures }, 'no gateway can be reached: dials and tunnels wait');
     }
     if (reachable) this.#arrivals.came();
+    for (const { gateway, tried, abort } of this.#tries)
+      if (gateway.silent && this.#best(tried).some(({ draining }) => !draining)) abort.abort();
     this.#tell();
     this.#changed();
   }
@@ -196,6 +216,14 @@ export class Gateways {
 
 function sessionOf({ name, draining }: LinkedGateway, { tenant, agentId, instance }: ProcessName) {
   return { record: { tenant, agentId, instance, sessionId: name, hubId: name }, state: { draining } };
+}
+
+/** A dial at a gateway. */
+interface Try {
+  readonly gateway: LinkedGateway;
+  /** All that the dial was at. */
+  readonly tried: ReadonlySet<LinkedGateway>;
+  readonly abort: DialAbort;
 }
 
 interface GatewayOptions extends GatewaysOptions {
@@ -206,9 +234,10 @@ interface GatewayOptions extends GatewaysOptions {
 class LinkedGateway {
   readonly name: string;
   link: (NextHop & Pick<LinkClient, 'usable' | 'destroy' | 'sendCut' | 'flushed'>) | undefined;
-  /** Whether it has said that it leaves, and whether it is silent. */
+  /** Whether it has said nothing for so long that dials avoid it. */
+  silent = false;
+  /** Whether it has said that it leaves. */
   #leaves = false;
-  #silent = false;
   /** Why it was not reached, or how it was lost. */
   failure: string | undefined;
   readonly #place: GatewayPlace;
@@ -225,7 +254,7 @@ class LinkedGateway {
 
   /** Whether another is better: it leaves, or is silent. */
   get draining(): boolean {
-    return this.#leaves || this.#silent;
+    return this.#leaves || this.silent;
   }
 
   open(): void {
@@ -262,7 +291,7 @@ class LinkedGateway {
     }
     this.link = undefined;
     this.#leaves = false;
-    this.#silent = false;
+    this.silent = false;
     if (this.#closed) return;
     this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
     changed();
@@ -287,7 +316,7 @@ class LinkedGateway {
         changed();
       },
       suspected: (is) => {
-        this.#silent = is;
+        this.silent = is;
         changed();
       },
     });
