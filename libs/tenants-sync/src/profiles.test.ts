@@ -122,6 +122,18 @@ describe('ClusterProfiles', () => {
       assert.deepEqual(stored.get('one')?.status, other);
     }
     assert.deepEqual(calls, ['GET one', 'PATCH one', 'GET one', 'PATCH one', 'GET one', 'DELETE one']);
-    assert.deepEqual(failures, ['modified', 'modified', 'modified']);
+    // The next round looks again, so nothing is wrong that anybody should know.
+    assert.deepEqual([failures, writer.access('acme/one')], [[], 'published']);
+    await writer.write([changes as Verdict], 2, new AbortController().signal);
+    assert.deepEqual(calls.slice(6), ['GET one', 'PATCH one']);
+  });
+
+  it('of which another manager owns what this one says are a fault, because the next round finds the same', async () => {
+    const message = 'Apply failed with 1 conflict: conflict with "kubectl-edit": .status.accessProviders';
+    arrives = (call) => {
+      if (call.startsWith('PATCH')) throw new KubeStatusError(message, 409, 'Conflict');
+    };
+    await write(0, 'one');
+    assert.deepEqual([failures, writer.access('acme/one')], [[message], { fault: message }]);
   });
 });

@@ -75,7 +75,7 @@ export class ProfileWriter {
       served ??= servedVersion(client, CLUSTER_PROFILE, signal);
       const version = await served;
       try {
-        const access = await this.#write(verdict, version, signal);
+        const access = await this.#write(verdict, version, signal).catch(unlessOvertaken);
         // Those that were written at the same time are not all looked at at the same time.
         const at = before?.text === text ? now : now - Math.random() * lookMs;
         if (access) done.set(name, { access, at, ...(access === 'published' && { text }) });
@@ -114,7 +114,7 @@ export class ProfileWriter {
     const data = { token, 'proxy-url': url.href.replace(/\/$/, '') };
     const body = { apiVersion: 'v1', kind: 'Secret', metadata, stringData: data };
     const path = `/api/v1/namespaces/${namespace}/secrets`;
-    const made = await client.request<object>({ method: 'POST', path, body, signal }).catch(unlessExists);
+    const made = await client.request<object>({ method: 'POST', path, body, signal }).catch(unlessOvertaken);
     if (!made) throw new Error(`secret ${profile.secret} has no token, or no label ${PLANE}: ${plane}`);
   }
 
@@ -124,7 +124,7 @@ export class ProfileWriter {
     profile: Profile,
     version: string,
     signal: AbortSignal,
-  ): Promise<Access | undefined> {
+  ): Promise<Access> {
     const { client, plane, proxy } = this.#options;
     const { namespace, name } = source;
     const manager = `isthmus-${plane}`;
@@ -139,8 +139,7 @@ export class ProfileWriter {
     // One that another manager has made only gets a further way in.
     const found =
       (await this.#find(source, version, signal)) ??
-      (await client.request<ProfileObject>({ method: 'POST', path, body, signal }).catch(unlessExists));
-    if (!found) return undefined;
+      (await client.request<ProfileObject>({ method: 'POST', path, body, signal }));
     const cluster = {
       server: API_SERVER,
       // client-go has one bundle for the proxy and for what is behind it.
@@ -211,7 +210,7 @@ function owned({ name, uid }: Source): object {
   return uid === undefined ? {} : { ownerReferences: [owner] };
 }
 
-function unlessExists(error: unknown): undefined {
-  if (error instanceof KubeStatusError && error.status === 409) return undefined;
-  throw error;
+/** Another was first, and the next round knows. A field that another manager owns (server-side apply) is a conflict that stays. */
+function unlessOvertaken(error: unknown): undefined {
+  if (!(error instanceof KubeStatusError) || error.status !== 409 || /Apply failed/.test(error.message)) throw error;
 }
