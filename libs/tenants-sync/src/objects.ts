@@ -20,8 +20,8 @@ export interface KnownOptions<T, K> {
   /** Called with the name of an object whose last state the API server no longer has, because its etcd was restored. */
   readonly rolledBack: (name: string) => void;
   readonly failed: (error: Error | undefined) => void;
-  /** Called with each complete list. */
-  readonly listed: () => void;
+  /** Called with each complete list. @param names what it has */
+  readonly listed: (names: ReadonlySet<string>) => void;
   /** A steady clock, in milliseconds. */
   readonly now: () => number;
 }
@@ -99,7 +99,7 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
         changed(name, known.kept ?? known.assumed);
       }
     }
-    listed();
+    listed(names);
   }
 
   failed(error: Error | undefined): void {

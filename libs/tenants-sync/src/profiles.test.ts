@@ -3,6 +3,7 @@ import { beforeEach, describe, it } from 'node:test';
 import { type KubeClient, KubeStatusError } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import { ProfileWriter } from './profiles.ts';
+import { statusOf, type ToldStatus } from './status.ts';
 import type { Verdict } from './sync.ts';
 
 const PATH = '/apis/multicluster.x-k8s.io/v1alpha2/namespaces/acme/clusterprofiles';
@@ -12,6 +13,12 @@ const verdict = (name: string): Verdict => ({
   ...{ tenant: `acme-${name}`, from: 'Tenant', fault: undefined, kept: true, writtenAt: 0 },
   profile: { secret: `${name}-plane-access`, token: 'token', ca: 'CA', serverName: undefined },
 });
+
+/** The status of a `Tenant` of which a ClusterProfile was published. */
+const PUBLISHED: ToldStatus = {
+  version: '1',
+  status: statusOf(verdict(''), { access: 'published' }, {}, ''),
+};
 
 interface Stored {
   metadata: { uid: string; resourceVersion: string; ownerReferences?: { uid: string }[] };
@@ -30,6 +37,8 @@ describe('ClusterProfiles', () => {
   let calls: string[];
   let leads: boolean;
   let failures: string[];
+  /** Objects that the API server lacks. */
+  let gone: Set<string>;
   let writer: ProfileWriter;
   /** Called before a call arrives. */
   let arrives: (call: string) => void;
@@ -59,9 +68,10 @@ describe('ClusterProfiles', () => {
   }
 
   beforeEach(() => {
-    [stored, calls, leads, arrives, failures] = [new Map(), [], true, () => {}, []];
+    [stored, calls, leads, arrives, failures, gone] = [new Map(), [], true, () => {}, [], new Set()];
     writer = new ProfileWriter({
-      ...{ client: { request } as unknown as KubeClient, plane: 'isthmus', leads: () => leads, published: () => true },
+      ...{ client: { request } as unknown as KubeClient, plane: 'isthmus', leads: () => leads },
+      known: (name) => (gone.has(name) ? undefined : PUBLISHED),
       proxy: { url: 'https://gateways.example:8090', ca: () => '' },
       failed: (_name, error) => void (error && failures.push(error.message)),
     });
@@ -126,6 +136,12 @@ describe('ClusterProfiles', () => {
     assert.deepEqual([failures, writer.access('acme/one')], [[], 'published']);
     await writer.write([changes as Verdict], 2, new AbortController().signal);
     assert.deepEqual(calls.slice(6), ['GET one', 'PATCH one']);
+  });
+
+  it('of an object that the API server lacks are left alone, though its tenant stays', async () => {
+    gone.add('acme/one');
+    await write(0, 'one', 'two');
+    assert.deepEqual(calls, ['GET two', 'POST', 'PATCH two']);
   });
 
   it('of which another manager owns what this one says are a fault, because the next round finds the same', async () => {

@@ -1,25 +1,20 @@
 import { isDeepStrictEqual } from 'node:util';
 import { newPassword } from '@isthmus/admission';
-import { type KubeClient, type KubeObject, KubeStatusError, objectName, unlessNotFound } from '@isthmus/kube';
+import { type KubeObject, KubeStatusError, objectName, unlessNotFound } from '@isthmus/kube';
 import { inWords } from '@isthmus/tunnel';
 import type { Profile } from './compose.ts';
 import { SYNC } from './defaults.ts';
 import { CLUSTER_PROFILE, PLANE, type Source } from './kinds.ts';
-import { type Access, MANAGER } from './status.ts';
+import { type Access, isPublished, MANAGER, type StatusOptions } from './status.ts';
 import type { Verdict } from './sync.ts';
 import { NotServed, servedVersion } from './watching.ts';
 
-export interface ProfileOptions {
-  readonly client: KubeClient;
+export interface ProfileOptions extends Pick<StatusOptions, 'client' | 'known' | 'leads'> {
   readonly plane: string;
   /** Where callers reach gateways, empty if nobody has said so, and the CA of these; empty if the system's are enough. */
   readonly proxy: { readonly url: string; ca(): string };
-  /** Whether an object's status says that a ClusterProfile was published for it, or was to be. */
-  readonly published: (name: string) => boolean;
   /** Called with what is wrong with an object's ClusterProfile, and without an error once nothing is. */
   readonly failed: (name: string, error?: Error) => void;
-  /** Whether this is still the one of several syncs that writes. */
-  readonly leads: () => boolean;
 }
 
 /** The API server, as an agent finds it. Its certificate always has this name. */
@@ -56,7 +51,7 @@ export class ProfileWriter {
   }
 
   async write(verdicts: Iterable<Verdict>, now: number, signal: AbortSignal): Promise<void> {
-    const { client, failed, published, leads } = this.#options;
+    const { client, failed, known, leads } = this.#options;
     const done = new Map<string, Done>();
     let served: Promise<string | undefined> | undefined;
     const all = [...verdicts];
@@ -65,7 +60,8 @@ export class ProfileWriter {
       const name = objectName({ metadata: verdict.source });
       const before = this.#done.get(name);
       const asks = verdict.profile !== undefined;
-      if (verdict.source.kind !== 'Tenant' || (!asks && !published(name))) continue;
+      const told = known(name);
+      if (verdict.source.kind !== 'Tenant' || !told || (!asks && !isPublished(told.status))) continue;
       const text = JSON.stringify(verdict.profile);
       const stands = verdict.fault !== undefined || (asks && before?.text === text && now - before.at < lookMs);
       if (stands || signal.aborted || !leads()) {

@@ -22,7 +22,7 @@ import { askMember, type PlaneSays } from './member.ts';
 import { syncMetrics } from './metrics.ts';
 import { ProfileWriter } from './profiles.ts';
 import { Report } from './report.ts';
-import { isPublished, StatusWriter } from './status.ts';
+import { StatusWriter } from './status.ts';
 import { Sync, type Verdict } from './sync.ts';
 import { Watching } from './watching.ts';
 
@@ -166,15 +166,14 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn
   const leader = leaderLease({ client, namespace, identity, name, failed });
   const leads = () => leader.leads;
   const proxyCa = flags['proxy-ca-cert'];
+  const known = (name: string) => watching.status(name);
   const profiles = new ProfileWriter({
-    ...{ client, plane: flags.plane, leads },
+    ...{ client, plane: flags.plane, known, leads },
     proxy: { url: flags['proxy-url'], ca: () => (proxyCa === '' ? '' : readNamedFile(proxyCa).toString('latin1')) },
-    published: (name) => isPublished(watching.status(name)?.status),
     failed: (object, error) => warn(`ClusterProfile ${object}`, 'its ClusterProfile cannot be written', error),
   });
   const writer = new StatusWriter({
-    ...{ client, leads },
-    known: (name) => watching.status(name),
+    ...{ client, known, leads },
     access: (name) => profiles.access(name),
     failed: (object, error) => warn(`status of ${object}`, `the status of ${object} cannot be written`, error),
   });

@@ -107,7 +107,7 @@ function publication(access: Access): Finding {
 }
 
 /** Whether it says that a ClusterProfile was published, or was to be. */
-export function isPublished({ conditions = [] }: TenantStatus = {}): boolean {
+export function isPublished({ conditions = [] }: TenantStatus): boolean {
   return conditions.some(({ type }) => type === PUBLISHED);
 }
 

@@ -77,7 +77,7 @@ export class Watching implements AsyncDisposable {
     return [...this.#sources.values()].flatMap((known) => known.get(name) ?? []);
   }
 
-  /** The status of a `Tenant` object, as the API server has it. */
+  /** The status of a `Tenant` object, as the API server has it; undefined if it has no such object. */
   status(name: string): ToldStatus | undefined {
     return this.#statuses.get(name);
   }
@@ -135,7 +135,10 @@ export class Watching implements AsyncDisposable {
         if (none) known.listed('', NONE);
         else failed(what, error);
       },
-      listed: () => {
+      listed: (names) => {
+        // What the API server lacks can have no status, though its tenant stays.
+        if (what === TENANT.plural)
+          for (const name of this.#statuses.keys()) if (!names.has(name)) this.#statuses.delete(name);
         this.#unlisted.delete(what);
         if (this.#unlisted.size === 0) listed();
       },

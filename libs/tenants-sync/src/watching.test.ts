@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { KubeClient } from '@isthmus/kube';
+import { until } from '@isthmus/runtime/testing';
+import type { SourceObject } from './kinds.ts';
+import { Watching } from './watching.ts';
+
+describe('what is watched', () => {
+  /** By kind: the version of its lists, and its objects. */
+  let lists: Record<string, { version: number; items: SourceObject[] }>;
+  let ended: PromiseWithResolvers<void>;
+  let watching: Watching;
+
+  const object = (name: string, version: number): SourceObject => ({
+    metadata: { name, namespace: 'acme', resourceVersion: String(version) },
+    status: {},
+  });
+
+  async function request({ path }: { path: string }): Promise<object> {
+    if (path === '/apis/isthmus.dev') return { versions: [{ version: 'v1alpha1' }] };
+    const { version, items } = lists[path.slice(path.lastIndexOf('/') + 1)] ?? { version: 0, items: [] };
+    return structuredClone({ metadata: { resourceVersion: String(version) }, items });
+  }
+
+  /** How many watches have opened since all was to be listed: one of each kind. */
+  let opened: number;
+
+  async function* watch(_call: object, { onOpen }: { onOpen: () => void }): AsyncGenerator<object> {
+    onOpen();
+    opened++;
+    await ended.promise;
+    yield { type: 'ERROR', object: { metadata: { name: '' }, code: 410, reason: 'Expired' } };
+  }
+
+  const listed = () => until(() => opened === 3);
+
+  /** Has all listed again. */
+  async function again(): Promise<void> {
+    const before = ended;
+    ended = Promise.withResolvers();
+    opened = 0;
+    before.resolve();
+    await listed();
+  }
+
+  beforeEach(() => {
+    [lists, ended, opened] = [{}, Promise.withResolvers(), 0];
+    lists.tenants = { version: 100, items: [object('old', 10), object('new', 90)] };
+    watching = new Watching({
+      ...{ client: { request, watch } as unknown as KubeClient, plane: 'isthmus', from: [], namespace: '', lying: [] },
+      agents: { namespace: '', serviceAccount: '', audience: '' },
+      changed() {},
+      changedValues() {},
+      failed() {},
+      rolledBack() {},
+      listed() {},
+      now: () => 0,
+    });
+  });
+  afterEach(async () => {
+    ended.resolve();
+    await watching[Symbol.asyncDispose]();
+  });
+
+  it('has no status of an object that a list lacks, also an empty one, though its tenant stays', async () => {
+    await listed();
+    const { items } = lists.tenants ?? { items: [] };
+    for (const left of [items.slice(0, 1), items, [], items]) {
+      lists.tenants = { version: 100, items: left };
+      await again();
+      const has = (name: string) => left.some(({ metadata }) => metadata.name === name);
+      for (const name of ['old', 'new'])
+        assert.deepEqual(
+          [watching.status(`acme/${name}`) !== undefined, watching.sources(`acme/${name}`).length],
+          [has(name), 1],
+        );
+    }
+  });
+});
