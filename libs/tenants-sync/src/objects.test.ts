@@ -18,6 +18,7 @@ describe('the known objects of one kind', () => {
       rolledBack: (name) => void told.push(`${name} as it was`),
       failed() {},
       listed() {},
+      restores: { count: 0 },
       now: () => now,
     });
   });

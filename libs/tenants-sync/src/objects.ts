@@ -22,6 +22,8 @@ export interface KnownOptions<T, K> {
   readonly failed: (error: Error | undefined) => void;
   /** Called with each complete list. @param names what it has */
   readonly listed: (names: ReadonlySet<string>) => void;
+  /** How often an object or a list of any kind was older than before, as after a restore. All kinds of an API server share it. */
+  readonly restores: { count: number };
   /** A steady clock, in milliseconds. */
   readonly now: () => number;
 }
@@ -30,15 +32,16 @@ export interface KnownOptions<T, K> {
  * The objects of one kind. One that a list lacks stays, because lists come back empty or short: from a cache that is not filled, or an etcd
  * that was restored. It goes when the API server says that it was deleted, or when two complete lists an hour apart lack it. An empty list
  * never counts: an API server that is new, or has lost everything, answers so for hours, and one tenant too many does less harm than none.
- * Versions that go back show that an etcd was restored. What it has then counts, and of what it lacks, only a deletion ends anything.
+ * Versions that go back show that an etcd was restored. What it has then counts, and of what it lacks, only a deletion ends anything. One kind
+ * shows it for all: a restore that lifts the versions of lists (etcdutl's --bump-revision) leaves objects the ones that they had in the backup.
  */
 export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> {
   readonly #options: KnownOptions<T, K>;
   readonly #known = new Map<string, Known<K>>();
   /** The newest version since the last list. */
   #newest = '';
-  /** Whether an object since the last list was older than before. */
-  #restored = false;
+  /** How many restores the last list has taken into account. */
+  #restores = 0;
 
   constructor(options: KnownOptions<T, K>) {
     this.#options = options;
@@ -54,14 +57,14 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   }
 
   seen(object: T): void {
-    const { keep, changed, rolledBack } = this.#options;
+    const { keep, changed, rolledBack, restores } = this.#options;
     const name = objectName(object);
     const kept = keep(object);
     const before = this.#known.get(name);
     const version = object.metadata.resourceVersion ?? '';
     if (compareVersions(version, this.#newest) > 0 || this.#newest === '') this.#newest = version;
     if (before && compareVersions(version, before.version) < 0) {
-      this.#restored = true;
+      restores.count++;
       rolledBack(name);
     }
     if (kept === undefined) {
@@ -82,10 +85,11 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   }
 
   listed(version: string, names: ReadonlySet<string>): void {
-    const { now, changed, rolledBack, listed } = this.#options;
+    const { now, changed, rolledBack, listed, restores } = this.#options;
     const at = now();
-    const restored = this.#restored || compareVersions(version, this.#newest) < 0;
-    this.#restored = false;
+    if (compareVersions(version, this.#newest) < 0) restores.count++;
+    const restored = restores.count > this.#restores;
+    this.#restores = restores.count;
     this.#newest = version || this.#newest;
     for (const [name, known] of this.#known) {
       if (names.has(name)) delete known.absentAt;

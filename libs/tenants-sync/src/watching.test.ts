@@ -2,12 +2,15 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { KubeClient } from '@isthmus/kube';
 import { until } from '@isthmus/runtime/testing';
+import { SYNC } from './defaults.ts';
 import type { SourceObject } from './kinds.ts';
 import { Watching } from './watching.ts';
 
 describe('what is watched', () => {
   /** By kind: the version of its lists, and its objects. */
   let lists: Record<string, { version: number; items: SourceObject[] }>;
+  let now: number;
+  let gone: string[];
   let ended: PromiseWithResolvers<void>;
   let watching: Watching;
 
@@ -44,17 +47,18 @@ describe('what is watched', () => {
   }
 
   beforeEach(() => {
-    [lists, ended, opened] = [{}, Promise.withResolvers(), 0];
+    [lists, ended, now, gone, opened] = [{}, Promise.withResolvers(), 0, [], 0];
     lists.tenants = { version: 100, items: [object('old', 10), object('new', 90)] };
+    lists.secrets = { version: 100, items: [object('keys', 95)] };
     watching = new Watching({
       ...{ client: { request, watch } as unknown as KubeClient, plane: 'isthmus', from: [], namespace: '', lying: [] },
       agents: { namespace: '', serviceAccount: '', audience: '' },
-      changed() {},
+      changed: (name, source) => void (source && gone.push(name)),
       changedValues() {},
       failed() {},
       rolledBack() {},
       listed() {},
-      now: () => 0,
+      now: () => now,
     });
   });
   afterEach(async () => {
@@ -75,5 +79,26 @@ describe('what is watched', () => {
           [has(name), 1],
         );
     }
+  });
+
+  it('keeps tenants of a restore that lifts the versions of lists, if an object of any kind is older', async () => {
+    await listed();
+    const bumped = 1_000_000;
+    lists.tenants = { version: bumped, items: [object('old', 10)] };
+    lists.secrets = { version: bumped, items: [object('keys', 60)] };
+    for (let hours = 0; hours < 3; hours++) {
+      await again();
+      now += SYNC.absentMs;
+    }
+    assert.deepEqual([gone, watching.sources('acme/new').length], [[], 1]);
+  });
+
+  it('ends tenants that two lists an hour apart lack, if nothing shows a restore', async () => {
+    await listed();
+    lists.tenants = { version: 200, items: [object('old', 10)] };
+    await again();
+    now += SYNC.absentMs;
+    await again();
+    assert.deepEqual(gone, ['acme/new']);
   });
 });

@@ -49,6 +49,7 @@ export class Watching implements AsyncDisposable {
   /** What has not been listed yet. */
   readonly #unlisted = new Set<string>();
   readonly #followers: AsyncDisposable[] = [];
+  readonly #restores = { count: 0 };
   /** Of `Tenant` objects, by name. */
   readonly #statuses = new Map<string, ToldStatus>();
 
@@ -123,7 +124,7 @@ export class Watching implements AsyncDisposable {
     this.#unlisted.add(what);
     const { client, now, failed, rolledBack, listed, from } = this.#options;
     const known = new KnownObjects<T, K>({
-      ...{ keep, now },
+      ...{ keep, now, restores: this.#restores },
       changed: (name, gone) => {
         if (gone !== undefined && what === TENANT.plural) this.#statuses.delete(name);
         changed(name, gone);
