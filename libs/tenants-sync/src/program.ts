@@ -77,7 +77,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
       rolledBack(what, object) {
         log.warn(
           { what, object },
-          'the API server was restored to before its last change: what it has counts, what it lacks stays',
+          'the API server was restored to before its last change: what it has counts, what it lacks stays until this sync restarts',
         );
       },
       listed() {
