@@ -229,8 +229,8 @@ export interface PlaneEventMap {
   /** A certificate, the first or a renewed one, is now in use. `validUntil` is in milliseconds since the epoch. */
   certificate: [where: CertificatePlace, validUntil: number, about?: CertificateFacts];
   /**
-   * The current content of a certificate's files, or of a CA bundle, cannot be used, or not all of it. What was in force stays. Undefined: it
-   * can be used again.
+   * The current content of credential files (a certificate's, a CA bundle, a token, a password) cannot be used, or not all of it. What was in
+   * force stays. Undefined: it can be used again.
    */
   'certificate:failure': [where: CertificatePlace, files: string, error: Error | undefined];
   /** Tenants' files were put in force. Lists the names of tenants that are new, changed or gone. */

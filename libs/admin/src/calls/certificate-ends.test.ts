@@ -35,7 +35,7 @@ describe('ends of certificates', () => {
     const fault = new Error('ca.crt: certificate 2 of 3 is malformed: malformed DER');
     for (const files of ['ca.crt', 'tls.crt ca.crt']) events.emit('certificate:failure', 'agents', files, fault);
     const told =
-      'certificate_fault: certificate files at the port for agents: ca.crt: certificate 2 of 3 is malformed: malformed DER: mend or replace what it names: until then, what was in force before stays';
+      'certificate_fault: credential files at the port for agents: ca.crt: certificate 2 of 3 is malformed: malformed DER: mend or replace what it names: until then, what was in force before stays';
     assert.deepEqual(uses(90), [told]);
     events.emit('certificate:failure', 'agents', 'ca.crt', undefined);
     assert.deepEqual(uses(90), [told]);

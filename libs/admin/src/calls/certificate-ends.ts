@@ -32,7 +32,7 @@ export class CertificateEnds {
     });
     events.on('certificate:failure', (where, files, error) => {
       const key = `${where} ${files}`;
-      if (error) this.#faults.set(key, `certificate files ${PLACES[where]}: ${error.message}`);
+      if (error) this.#faults.set(key, `credential files ${PLACES[where]}: ${error.message}`);
       else this.#faults.delete(key);
     });
   }

@@ -235,7 +235,7 @@ function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   return renewalIsDue(validUntil, validFrom, now) ? 'own certificate expires soon: renew it' : undefined;
 }
 
-/** Certificate files are checked every few seconds, but each failure arrives here once, so these lines need no limit. */
+/** Such files are read every few seconds, but each failure arrives here once, so these lines need no limit. */
 function certificateLines(logger: Logger): Subscriptions {
   return {
     certificate(where, validUntil, about) {
@@ -247,8 +247,8 @@ function certificateLines(logger: Logger): Subscriptions {
     },
     'certificate:failure': (where, files, error) =>
       error
-        ? logger.warn({ where, text: inWords(error) }, 'certificate cannot be renewed')
-        : logger.info({ where, files }, 'certificate files can be used again'),
+        ? logger.warn({ where, text: inWords(error) }, 'credential files cannot be used')
+        : logger.info({ where, files }, 'credential files can be used again'),
   };
 }
 
