@@ -168,7 +168,7 @@ test('what two tenants cannot both have, the second is refused', async () => {
 });
 
 const SERVER =
-  'current-context: c\ncontexts: [{name: c, context: {cluster: k}}]\nclusters: [{name: k, cluster: {server: ';
+  'current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\nusers: [{name: u, user: {}}]\nclusters: [{name: k, cluster: {server: ';
 
 test('tokens that two tenants would accept are a problem, unless both say so', async () => {
   const [one, other] = [publicKey(), publicKey()];

@@ -4,8 +4,11 @@ import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { selfSigned } from '@isthmus/certificates';
 import type { FileProblems } from './tenants.ts';
 import { TenantsDir } from './tenants-dir.ts';
+
+const base64 = (text: string) => Buffer.from(text).toString('base64');
 
 async function directory(context: TestContext) {
   const dir = await mkdtemp(join(tmpdir(), 'tenants-'));
@@ -83,6 +86,7 @@ test('a kubeconfig that turns bad is reported as its file, and what was in force
     'current-context': 'c',
     contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
     clusters: [{ name: 'c', cluster: { server: 'https://api.example' } }],
+    users: [{ name: 'u', user: {} }],
   });
   await write('reviewer.conf', kubeconfig);
   await write('acme.yaml', 'tenant: acme\nagents: [{tokenReview: {kubeconfig: reviewer.conf}}]');
@@ -104,6 +108,31 @@ test('a kubeconfig that turns bad is reported as its file, and what was in force
   await write('reviewer.conf', kubeconfig);
   await look();
   assert.deepEqual(failures.at(-1), []);
+});
+
+test('a kubeconfig that is cut among its users, which kubectl writes last, changes nothing', async (context) => {
+  const { failures, follow, write } = await directory(context);
+  const { cert, key } = await selfSigned('reviewer');
+  const [head, user] = [
+    'clusters:\n- cluster:\n    server: https://api.example\n  name: c\ncontexts:\n- context: {cluster: c, user: u}\n  name: c\ncurrent-context: c\nusers:\n',
+    `- name: u\n  user:\n    client-certificate-data: ${base64(cert)}\n    client-key-data: ${base64(key)}`,
+  ];
+  await write('reviewer.conf', `${head}${user}\n`);
+  await write('acme.yaml', 'tenant: acme\nagents: [{tokenReview: {kubeconfig: reviewer.conf}}]');
+  const { tenants, look } = await bound(follow());
+  assert.equal(failures.length, 0);
+  const ends = ['', 'name: u', 'user:', 'certificate-data:', base64(cert).slice(0, 400), base64(cert), 'key-data:'];
+  for (const end of [...ends, base64(key).slice(0, 100)]) {
+    const before = tenants.get('acme');
+    await write('reviewer.conf', head + user.slice(0, user.indexOf(end) + end.length));
+    await look();
+    const said = (failures.at(-1) ?? []).map(({ kept, problems }) => `${kept}: ${problems[0]?.message}`);
+    assert.match(said.join('\n'), /^acme: reviewer\.conf: /, `cut after ${end}`);
+    assert.equal(tenants.get('acme'), before, 'the same reviewer');
+    await write('reviewer.conf', `${head}${user}\n`);
+    await look();
+    assert.deepEqual(failures.at(-1), []);
+  }
 });
 
 test('a mounted ConfigMap is followed: its directory is replaced as a whole', async (context) => {

@@ -1,3 +1,4 @@
+import { createPrivateKey } from 'node:crypto';
 import { dirname, join, resolve } from 'node:path';
 import { CertificatePool, ownChain, readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
@@ -37,7 +38,7 @@ export function inClusterConnection(
     try {
       const token = readToken(join(directory, 'token'));
       const path = join(directory, 'ca.crt');
-      const ca = checkedCertificates(textIn(path), path);
+      const ca = checked(textIn(path), path);
       return { server: parseServer(`https://${authority}`, 'environment'), ca, token, insecureSkipTlsVerify: false };
     } catch (cause) {
       throw new Error(`the pod's service account: ${inWords(cause)}`, { cause });
@@ -62,31 +63,45 @@ type Part = Readonly<Record<string, unknown>>;
 /** Ways to log in that Kubernetes itself has given up, that would need rights of their own, or that run a program. */
 const UNSUPPORTED_USER = ['username', 'password', 'as', 'auth-provider', 'exec'];
 
-/** The parts of a kubeconfig that its current context names. */
-async function contextIn(kubeconfig: string) {
+const ONE_IS_MISSING = 'client-certificate and client-key go together, one is missing';
+
+/**
+ * Returns the parts of a kubeconfig that its current context names.
+ * @param omitted what stands for a user without credentials, which is written `user: {}` or omitted; null refuses the latter
+ */
+async function contextIn(kubeconfig: string, omitted: Part | null = {}) {
   // Loaded only if there is such a file, because it takes 2 MB.
   const { yamlValue } = await import('./yaml.ts');
   const config = asPart(yamlValue(kubeconfig), 'the file');
   const current = requiredText(config, 'current-context', 'the file');
   const context = named(config, 'contexts', 'context', current);
   const clusterName = requiredText(context, 'cluster', `context ${current}`);
-  return { config, current, context, clusterName, cluster: named(config, 'clusters', 'cluster', clusterName) };
+  const userName = requiredText(context, 'user', `context ${current}`);
+  const cluster = named(config, 'clusters', 'cluster', clusterName);
+  return { clusterName, cluster, userName, user: named(config, 'users', 'user', userName, omitted) };
 }
 
 /**
  * Returns the URL of the API server that a kubeconfig leads to. What else is wrong with it, and with the files that it names, says who uses it.
- * @throws Error if it leads to none, such as one that is being written
+ * @throws Error if it leads to none, or if its user is not whole, such as in one that is being written: kubectl writes users last
  */
 export async function serverIn(kubeconfig: string): Promise<string> {
-  const { clusterName, cluster } = await contextIn(kubeconfig);
+  const { clusterName, cluster, userName, user } = await contextIn(kubeconfig, null);
   const inCluster = `cluster ${clusterName}`;
+  const inUser = `user ${userName}`;
+  const cut = Object.keys(user).find((field) => user[field] === null);
+  if (cut !== undefined) throw new Error(`${inUser}: ${cut} is empty`);
+  const given = ['client-certificate', 'client-key'].map((field) => text(user, `${field}-data`) ?? text(user, field));
+  if ((given[0] === undefined) !== (given[1] === undefined)) throw new Error(`${inUser}: ${ONE_IS_MISSING}`);
+  const [cert, key] = [inline(user, 'client-certificate', inUser), inline(user, 'client-key', inUser)];
+  if (cert !== undefined) checked(cert, `${inUser}: client-certificate`, ownChain);
+  if (key !== undefined) checked(key, `${inUser}: client-key`, createPrivateKey);
+  text(user, 'token');
   return parseServer(requiredText(cluster, 'server', inCluster), inCluster).href;
 }
 
 async function read(path: string): Promise<KubeConnection> {
-  const { config, current, context, clusterName, cluster } = await contextIn(textIn(path, 'the file'));
-  const userName = requiredText(context, 'user', `context ${current}`);
-  const user = named(config, 'users', 'user', userName);
+  const { clusterName, cluster, userName, user } = await contextIn(textIn(path, 'the file'));
   const dir = dirname(path);
   const inCluster = `cluster ${clusterName}`;
   if (text(cluster, 'proxy-url')) throw new Error(`${inCluster}: proxy-url is not supported`);
@@ -96,7 +111,7 @@ async function read(path: string): Promise<KubeConnection> {
   return {
     server: parseServer(requiredText(cluster, 'server', inCluster), inCluster),
     insecureSkipTlsVerify: cluster['insecure-skip-tls-verify'] === true,
-    ...(ca === undefined ? {} : { ca: checkedCertificates(ca, `${inCluster}: certificate-authority`) }),
+    ...(ca === undefined ? {} : { ca: checked(ca, `${inCluster}: certificate-authority`) }),
     ...(serverName === undefined ? {} : { serverName }),
     ...own,
   };
@@ -110,7 +125,7 @@ function credentials(user: Part, dir: string, where: string): Partial<KubeConnec
   const cert = material(user, 'client-certificate', dir, where);
   const key = material(user, 'client-key', dir, where);
   if ((cert === undefined) !== (key === undefined)) {
-    throw new Error(`${where}: client-certificate and client-key go together, one is missing`);
+    throw new Error(`${where}: ${ONE_IS_MISSING}`);
   }
   // A token file takes precedence over a token, as in client-go, because it is the one that is rotated.
   const tokenFile = text(user, 'tokenFile');
@@ -121,7 +136,7 @@ function credentials(user: Part, dir: string, where: string): Partial<KubeConnec
   return {
     ...(cert === undefined || key === undefined
       ? {}
-      : { cert: checkedCertificates(cert, `${where}: client-certificate`, ownChain), key }),
+      : { cert: checked(cert, `${where}: client-certificate`, ownChain), key }),
     ...(token === undefined ? {} : { token }),
   };
 }
@@ -141,20 +156,25 @@ function readToken(path: string, what = path): string {
   return token;
 }
 
-/** Returns `field-data` decoded from base64, or the file that `field` names, relative to the kubeconfig. */
-function material(part: Part, field: string, dir: string, where: string): string | undefined {
+/** Returns `field-data` decoded from base64. */
+function inline(part: Part, field: string, where: string): string | undefined {
   const data = text(part, `${field}-data`);
-  if (data !== undefined) {
-    const pem = Buffer.from(data, 'base64').toString('utf8');
-    if (!pem.includes('-----BEGIN')) throw new Error(`${where}: ${field}-data is not base64 of a PEM text`);
-    return pem;
-  }
+  if (data === undefined) return undefined;
+  const pem = Buffer.from(data, 'base64').toString('utf8');
+  if (!pem.includes('-----BEGIN')) throw new Error(`${where}: ${field}-data is not base64 of a PEM text`);
+  return pem;
+}
+
+/** Returns the same, or the file that `field` names, relative to the kubeconfig. */
+function material(part: Part, field: string, dir: string, where: string): string | undefined {
+  const pem = inline(part, field, where);
+  if (pem !== undefined) return pem;
   const path = text(part, field);
   return path === undefined ? undefined : textIn(resolve(dir, path), `${where}: ${field} ${path}`);
 }
 
-/** Checks early what would otherwise fail at the first request, with an error that does not name the file. One certificate must be readable. */
-function checkedCertificates(pem: string, where: string, check = CertificatePool.authorities): string {
+/** Checks early what would otherwise fail at the first request, with an error that does not name the file. */
+function checked(pem: string, where: string, check: (pem: string) => unknown = CertificatePool.authorities): string {
   try {
     check(pem);
     return pem;
@@ -173,12 +193,11 @@ function parseServer(server: string, where: string): URL {
 }
 
 /** Returns the entry called `name` in a list like `clusters: [{ name, cluster: {...} }]`. */
-function named(config: Part, list: string, field: string, name: string): Part {
+function named(config: Part, list: string, field: string, name: string, omitted: Part | null = {}): Part {
   const entries = config[list];
   const found = Array.isArray(entries) ? entries.find((entry) => asPart(entry, list).name === name) : undefined;
   if (found === undefined) throw new Error(`${list} has no entry ${JSON.stringify(name)}`);
-  // A user without credentials is written `user: {}` or omitted.
-  return asPart(asPart(found, list)[field] ?? {}, `${field} ${name}`);
+  return asPart(asPart(found, list)[field] ?? omitted, `${field} ${name}`);
 }
 
 function asPart(value: unknown, where: string): Part {
