@@ -147,7 +147,7 @@ async function startRoles(
   });
   closing.defer(metrics.close);
   closing.defer(await exportMetrics(metrics, { ...source, process: flags['server-id'], logger: context.log }));
-  const registry = flags['redis-url'] === '' ? memoryRegistry() : await joinedRegistry(flags);
+  const registry = flags['redis-url'] === '' ? memoryRegistry() : await joinedRegistry(flags, observation.events);
   closing.defer(() => registry.close());
   closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));
   const parts = { closing, directory, observation, ...(tenancy && { tenancy }) };
@@ -220,9 +220,10 @@ function tenancyCode() {
 }
 
 /** Loads Redis' client only now: it takes 8 MB, which a server without Redis saves. */
-async function joinedRegistry(flags: ServerValues): Promise<Registry> {
+async function joinedRegistry(flags: ServerValues, events: PlaneEvents): Promise<Registry> {
   const { redisRegistry } = await import('@isthmus/directory/redis');
-  return redisRegistry(redisOptions(flags));
+  const fault = (error: Error | undefined) => events.emit('certificate:failure', 'redis', 'credentials', error);
+  return redisRegistry({ ...redisOptions(flags), fault });
 }
 
 async function drainRoles({ gateway, hub, apiServers, instruments }: Server): Promise<void> {

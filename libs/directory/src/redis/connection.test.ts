@@ -10,6 +10,7 @@ import { changed, until } from '@isthmus/runtime/testing';
 import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/redis-server.ts';
+import { endpointOf } from './connection.ts';
 import { redisRegistry } from './registry.ts';
 
 /** A registry at a server that plays Redis. */
@@ -65,7 +66,9 @@ test('the next connection uses a rotated password', {
   const server = await startRedis({ args: planeUserArgs });
   t.after(() => server.stop());
   const credentials = () => ({ user: { username: PLANE_USER.name, password: readFileSync(file, 'utf8') } });
-  const registry = redisRegistry({ url: server.url, plane: 'p', credentials });
+  const faults: string[] = [];
+  const fault = (error: Error | undefined) => void faults.push(error?.message.replace(/,.*/, '') ?? 'well');
+  const registry = redisRegistry({ url: server.url, plane: 'p', credentials, fault });
   t.after(() => registry.close());
   const answer = () =>
     registry.members().then(
@@ -85,4 +88,15 @@ test('the next connection uses a rotated password', {
     await server.command(`CLIENT KILL USER ${PLANE_USER.name}`);
     await until(async () => (await answer()) === 'answers', 'the last password to be used');
   }
+  assert.deepEqual(faults, ['ENOENT: no such file or directory', 'a file for --redis-* is empty']);
+});
+
+test('a password that came after an empty file stays when the file is empty again', () => {
+  let password = '';
+  const { address } = endpointOf({ url: 'redis://a', plane: 'p', credentials: () => ({ user: { password } }) });
+  const used = ['', 'word', ''].map((next) => {
+    password = next;
+    return address.user.password;
+  });
+  assert.deepEqual(used, ['', 'word', 'word']);
 });

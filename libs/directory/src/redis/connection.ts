@@ -212,19 +212,22 @@ async function silent(stream: NetStream): Promise<void> {
 }
 
 /** Returns an address that reads its credentials on each access. While a file cannot be read, or is empty, it has the last ones. */
-function withCredentials(address: RedisAddress, read: CredentialSource): RedisAddress {
+function withCredentials(
+  address: RedisAddress,
+  read: CredentialSource,
+  fault: RedisRegistryOptions['fault'] = () => {},
+): RedisAddress {
   const partsOf = ({ user, sentinelUser }: ReturnType<CredentialSource>) =>
     [user, sentinelUser].flatMap((of) => [of?.username, of?.password]);
-  const first = partsOf(read());
+  let last: ReturnType<typeof partsOf> = [];
   // During a rotation. If the server rejects the last credentials, the next connection reads them again.
-  const now = lastGood(
-    () => {
-      const next = read();
-      if (partsOf(next).some((part, index) => part === '' && first[index] !== '')) throw new Error('a file is empty');
-      return next;
-    },
-    () => {},
-  );
+  const now = lastGood(() => {
+    const next = read();
+    const parts = partsOf(next);
+    if (parts.some((part, index) => part === '' && last[index])) throw new Error('a file for --redis-* is empty');
+    last = parts;
+    return next;
+  }, fault);
   now();
   return {
     ...address,
@@ -253,9 +256,9 @@ export interface Endpoint {
 
 /** @throws RangeError for a malformed URL or plane name. The message does not repeat the URL, which may hold a password. */
 export function endpointOf(options: RedisRegistryOptions): Endpoint {
-  const { url, plane, tls, credentials } = options;
+  const { url, plane, tls, credentials, fault } = options;
   const parsed = parseAddress(url);
-  const address = credentials ? withCredentials(parsed, credentials) : parsed;
+  const address = credentials ? withCredentials(parsed, credentials, fault) : parsed;
   const source = address.tls ? (tls ?? {}) : undefined;
   const locate = locator(address, planeKeys(plane).meta, asker(source));
   return {

@@ -23,6 +23,8 @@ export interface RedisRegistryOptions {
   readonly tls?: TlsFiles;
   /** Users and passwords in place of those in the URL. Default: the URL's. */
   readonly credentials?: CredentialSource;
+  /** Called with each new reason why the credentials cannot be read, and with undefined once they can. Those read last stay in use. */
+  readonly fault?: (error: Error | undefined) => void;
 }
 
 const PLANE_NAME = /^[\w.-]{1,64}$/;

@@ -127,7 +127,7 @@ export function certificateMetrics(families: Families): Subscriptions {
   );
   const faults = families.gauges(
     'certificate_faults',
-    'Certificate files, CA bundles and tokens of agents that cannot be used, or not whole, by where they are used. The log and isthmus check say why.',
+    'Certificate files, CA bundles, tokens of agents and credentials for Redis that cannot be used, or not whole, by where they are used. The log and isthmus check say why.',
     ['where'],
   );
   const faulty = new Map<string, Set<string>>();
