@@ -192,14 +192,8 @@ const CUT_OFF = /EPIPE|ECONNRESET/;
 async function silent(stream: NetStream): Promise<void> {
   const { promise: heard, reject } = Promise.withResolvers<never>();
   const says = (text: Buffer) => {
-    reject(
-      new Error(
-        text
-          .toString('latin1')
-          .split('\r\n')[0]
-          ?.replace(/^-(ERR )?/, ''),
-      ),
-    );
+    const [line = ''] = text.toString('latin1').split('\r\n');
+    reject(new Error(line.replace(/^-(ERR )?/, '')));
     stream.destroy();
   };
   const ended = () => reject(new Error('it ended the connection'));
