@@ -42,6 +42,9 @@ async function pair(scope: Scope): Promise<[attacker: Socket, victim: Socket]> {
 /** How many bytes the victim may get before it has a turn to read them: within a stream's first window. */
 const AT_ONCE = 30_000;
 
+/** How many ticks a reader may rest. Some of these tests have one that reads no more. */
+const TURNS = 10;
+
 /** Hands a socket bytes as if each piece had arrived by itself, which a socket between two processes cannot guarantee. */
 async function receive(socket: Socket, ...pieces: readonly Buffer[]): Promise<void> {
   let given = 0;
@@ -51,6 +54,8 @@ async function receive(socket: Socket, ...pieces: readonly Buffer[]): Promise<vo
       await new Promise(setImmediate);
       given = piece.length;
     }
+    // A socket gives nothing while its reader rests until the next tick.
+    for (let turns = 0; socket.isPaused() && turns < TURNS; turns++) await new Promise(setImmediate);
     if (!socket.destroyed) socket.emit('data', piece);
   }
   await new Promise(setImmediate);
