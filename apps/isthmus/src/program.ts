@@ -163,8 +163,8 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
     if (terminal.interrupted.aborted) return EXIT.unasked;
     const known = error instanceof Failure;
     // Of a bug, its place is what matters.
-    const text = known || !(error instanceof Error) ? inWords(error) : `${error.stack}`;
-    terminal.err(`isthmus: ${cleanLines(text)}\n`);
+    const text = known || !(error instanceof Error) ? printable(inWords(error)) : cleanLines(`${error.stack}`);
+    terminal.err(`isthmus: ${text}\n`);
     return known ? error.status : EXIT.failed;
   } finally {
     (await met?.catch(() => undefined))?.[Symbol.dispose]();

@@ -181,6 +181,7 @@ const ROWS: readonly Row[] = [
       ['redis r:1: LOADING Redis is loading the dataset in memory', /wait/],
       ['redis r:1: WRONGTYPE Operation against a key holding the wrong kind of value', /--plane/],
       ['redis r:1: it takes no writes, because it cannot save to its disk: MISCONF', /Redis' log/],
+      ['redis r:1: it takes no writes, because too few replicas follow it: NOREPLICAS Not enough', /Redis' log/],
       ['redis r:1: no answer within 2200 ms', /check that Redis runs/],
     ] as const
   ).flatMap(([detail, todo]): Row[] => [

@@ -25,7 +25,7 @@ export function ofLinks(evidence: Evidence): Result[] {
       ];
     const todo = silent
       ? 'its admin port does not answer either: it hangs, is down, or cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs'
-      : (clockTodo(evidence, [hubId, ...gateways]) ??
+      : ((why.length === 0 || ofTime ? clockTodo(evidence, [hubId, ...gateways]) : undefined) ??
         'isthmus hubs says why; check its log, its --advertise-address, and --peer-ca-cert of both');
     return [report.fail(hubId, detail, todo)];
   });
@@ -71,7 +71,7 @@ const MEANWHILE =
 /** What Redis says where it does not do its work, and what to do. */
 const REGISTRY_TODO: readonly (readonly [said: RegExp, todo: string])[] = [
   [
-    /READONLY|replica/i,
+    /READONLY|is a replica\b/,
     'Redis is read-only, as a replica is: make this server the primary again (redis-cli REPLICAOF NO ONE), or lead --redis-url to the primary',
   ],
   [/takes no writes/, "see Redis' log, and cure the cause there"],

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -64,7 +65,9 @@ describe('the bytes that the kernel has not sent', { skip }, () => {
   });
 
   test("are the kernel's own matter on a unix socket, and on a connection that has ended", async (context) => {
-    const { client } = await connection(context, join(tmpdir(), `unsent-bound-${process.pid}.sock`));
+    const dir = await mkdtemp(join(tmpdir(), 'unsent-bound-'));
+    context.after(() => rm(dir, { recursive: true }));
+    const { client } = await connection(context, join(dir, 'socket'));
     assert.equal(UnsentBound.of(client), undefined);
     const ended = (await connection(context)).client;
     const bound = UnsentBound.of(ended) as UnsentBound;
