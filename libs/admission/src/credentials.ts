@@ -27,6 +27,8 @@ export interface Credential {
   readonly apiServer?: string;
   /** Of a kubeconfig: says whether it changed, and holds none of its secrets. */
   readonly digest?: string;
+  /** Why a kubeconfig leads to no API server: what needs it does not work. */
+  readonly fault?: string;
   readonly revoked?: readonly RevocationList[];
 }
 
@@ -63,7 +65,11 @@ export async function readCredential(kind: CredentialFile['kind'], content: Buff
   const text = content.toString('utf8');
   if (kind === 'trust') return { trust: new TrustSet(text) };
   if (kind === 'kubeconfig') {
-    return { apiServer: await serverIn(text), digest: createHash('sha256').update(text).digest('base64') };
+    const digest = createHash('sha256').update(text).digest('base64');
+    return serverIn(text).then(
+      (apiServer) => ({ apiServer, digest }),
+      ({ message: fault }: Error) => ({ digest, fault }),
+    );
   }
   return kind === 'keys' ? { keys: await readTokenKeys(text) } : { text };
 }
@@ -93,12 +99,28 @@ export class Credentials {
   }
 }
 
-/** Why a tenant's file cannot be used with the files that it names. */
-export function credentialProblems({ file, problem }: UsableFile, read: ReadCredentials): Problem[] {
+/** Why what needs a kubeconfig does not work, of a file that is in force. */
+export function kubeconfigFaults({ file, problem }: UsableFile, credentials: Credentials): Problem[] {
+  return credentialFiles(file).flatMap(({ at, path }) => {
+    const { fault } = credentials.file(at);
+    return fault === undefined ? [] : problem(at, `${path}: ${fault}`);
+  });
+}
+
+/**
+ * Why a tenant's file cannot be used with the files that it names. A kubeconfig that leads nowhere is only a reason if it did before.
+ * @param before what is in force
+ */
+export function credentialProblems(
+  { file, problem }: UsableFile,
+  read: ReadCredentials,
+  before: Credentials | undefined,
+): Problem[] {
   const problems = credentialFiles(file).flatMap(({ at, path }): Problem[] => {
-    const found = read.get(at);
-    if (found && !(found instanceof Error)) return [];
-    return [problem(at, `${path}: ${found?.message ?? 'it was not read'}`)];
+    const found = read.get(at) ?? new Error('it was not read');
+    const turned = before?.file(at).apiServer !== undefined;
+    const why = found instanceof Error ? found.message : turned ? found.fault : undefined;
+    return why === undefined ? [] : [problem(at, `${path}: ${why}`)];
   });
   if (problems.length > 0) return problems;
   const credentials = new Credentials(read);

@@ -80,14 +80,43 @@ test('a file that cannot be used is reported once, and its tenant stays', async 
   assert.equal(tenants.get('acme')?.limits.agents, 3);
 });
 
+const kubeconfig = JSON.stringify({
+  'current-context': 'c',
+  contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+  clusters: [{ name: 'c', cluster: { server: 'https://api.example' } }],
+  users: [{ name: 'u', user: {} }],
+});
+
+test('a tenant whose kubeconfig is not whole at the start is in force, and its fault is named', async (context) => {
+  const { failures, follow, write } = await directory(context);
+  const said = () => (failures.at(-1) ?? []).map(({ kept, problems }) => `${kept}: ${problems[0]?.message}`).join('\n');
+  await write('reviewer.conf', kubeconfig.slice(0, 40));
+  const reviewed = 'agents: [{tokenReview: {kubeconfig: reviewer.conf}}]';
+  await write('acme.yaml', `tenant: acme\n${reviewed}`);
+  await write('beta.yaml', `tenant: beta\n${reviewed}`);
+  const { tenants, look } = await bound(follow());
+  assert.ok(tenants.get('acme'));
+  assert.match(said(), /^acme: reviewer\.conf: .*\nbeta: reviewer\.conf: /);
+  // What else the file says changes meanwhile.
+  await write('acme.yaml', `tenant: acme\nlimits: {agents: 3}\n${reviewed}`);
+  await look();
+  assert.equal(tenants.get('acme')?.limits.agents, 3);
+  assert.match(said(), /^acme: reviewer\.conf: /);
+  await write('reviewer.conf', kubeconfig);
+  await look();
+  assert.match(said(), /^beta: tokenReview of .* is in acme\.yaml too/);
+  await write('beta.yaml', 'tenant: beta');
+  await look();
+  assert.deepEqual(failures.at(-1), []);
+  const before = tenants.get('acme');
+  await write('reviewer.conf', '');
+  await look();
+  assert.match(said(), /^acme: reviewer\.conf: /);
+  assert.equal(tenants.get('acme'), before, 'the same reviewer');
+});
+
 test('a kubeconfig that turns bad is reported as its file, and what was in force stays', async (context) => {
   const { failures, follow, write } = await directory(context);
-  const kubeconfig = JSON.stringify({
-    'current-context': 'c',
-    contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
-    clusters: [{ name: 'c', cluster: { server: 'https://api.example' } }],
-    users: [{ name: 'u', user: {} }],
-  });
   await write('reviewer.conf', kubeconfig);
   await write('acme.yaml', 'tenant: acme\nagents: [{tokenReview: {kubeconfig: reviewer.conf}}]');
   const { tenants, look } = await bound(follow());

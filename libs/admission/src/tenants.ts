@@ -9,6 +9,7 @@ import {
   Credentials,
   certificateWays,
   credentialProblems,
+  kubeconfigFaults,
   type ReadCredentials,
 } from './credentials.ts';
 import { type Passwords, passwordsOf } from './passwords.ts';
@@ -65,6 +66,8 @@ interface Entry {
   readonly source: TenantSource;
   readonly tenant?: Tenant;
   readonly problems: readonly Problem[];
+  /** Whether the tenant is of this source. */
+  readonly newest: boolean;
 }
 
 export interface TenantsOptions {
@@ -186,7 +189,7 @@ export class Tenants {
   /** Whether a file is in force as it is. What it claims, no other file can take. */
   #stands(path: string, source: TenantSource): boolean {
     const entry = this.#entries.get(path);
-    return entry?.source === source && entry.tenant !== undefined && entry.problems.length === 0;
+    return entry?.source === source && entry.newest;
   }
 
   #judged(path: string, source: TenantSource): Candidate {
@@ -194,10 +197,10 @@ export class Tenants {
   }
 
   #entry({ path, source, tenant, problems, read }: Candidate, clashes: readonly Clash[]): Entry {
-    if (tenant && clashes.length === 0) return { source, tenant, problems };
+    if (tenant && clashes.length === 0) return { source, tenant, problems, newest: true };
     const last = this.#entries.get(path)?.tenant;
     const found = [...problems, ...(read ? clashes.map(({ at, message }) => read.problem(at, message)) : [])];
-    return { source, problems: found, ...(last && { tenant: last }) };
+    return { source, problems: found, newest: false, ...(last && { tenant: last }) };
   }
 
   /** @param pairs tenants as they were, with what they are now */
@@ -250,7 +253,7 @@ interface Candidate extends Claimed {
   readonly source: TenantSource;
   /** Set for a file that can be used. */
   readonly read?: UsableFile;
-  /** What would be in force, if there are no problems. */
+  /** What is to be in force, even if some of it does not work. */
   readonly tenant?: Tenant;
   readonly problems: readonly Problem[];
 }
@@ -259,7 +262,7 @@ interface Candidate extends Claimed {
 export function candidate(path: string, source: TenantSource, before?: Tenant, own?: OwnPlaces): Candidate {
   const { read, credentials } = source;
   if ('problems' in read) return { path, source, claimed: [], problems: read.problems };
-  const unusable = credentialProblems(read, credentials);
+  const unusable = credentialProblems(read, credentials, before?.credentials);
   if (unusable.length > 0) return { path, source, read, claimed: [], problems: unusable };
   const tenant = tenantOf(path, read, credentials, before);
   const { apiServer, server } = tenant.file;
@@ -267,7 +270,14 @@ export function candidate(path: string, source: TenantSource, before?: Tenant, o
   const faults = [...certificateProblems(tenant), ...tokenProblems(tenant), ...named];
   const problems = faults.map(({ at, message }) => read.problem(at, message));
   if (problems.length > 0) return { path, source, read, claimed: [], problems };
-  return { path, source, read, tenant, claimed: exclusivesOf(tenant), problems };
+  return {
+    path,
+    source,
+    read,
+    tenant,
+    claimed: exclusivesOf(tenant),
+    problems: kubeconfigFaults(read, tenant.credentials),
+  };
 }
 
 /**

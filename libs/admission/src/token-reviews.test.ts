@@ -33,10 +33,10 @@ users: [{name: u, user: {token: ${connection.token}}}]
 `;
 
 /** A tenant whose agents' tokens are reviewed with a kubeconfig of its name. */
-function reviewing(name: string, digest = ''): TenantSource {
+function reviewing(name: string, digest = '', fault?: string): TenantSource {
   return {
     read: readTenantFile(`tenant: ${name}\nagents: [{tokenReview: {kubeconfig: ${name}.conf}}]`),
-    credentials: new Map([['agents[0].tokenReview.kubeconfig', { digest }]]),
+    credentials: new Map([['agents[0].tokenReview.kubeconfig', { digest, ...(fault !== undefined && { fault }) }]]),
   };
 }
 
@@ -64,9 +64,10 @@ async function hosted(context: TestContext) {
     await rm(dir, { recursive: true });
   });
   const put = (...names: string[]) => replace(names);
-  const replace = (names: readonly string[], digest?: string) => {
-    const { changed, gone } = tenants.update(new Map(names.map((name) => [`${name}.yaml`, reviewing(name, digest)])));
-    assert.deepEqual(tenants.problems, []);
+  const replace = (names: readonly string[], digest?: string, fault?: string) => {
+    const sources = names.map((name) => [`${name}.yaml`, reviewing(name, digest, fault)] as const);
+    const { changed, gone } = tenants.update(new Map(sources));
+    assert.equal(tenants.problems.length, fault === undefined ? 0 : names.length);
     tokens.update([...changed, ...gone]);
     grants.review([...changed, ...gone]);
   };
@@ -203,6 +204,20 @@ test('a kubeconfig that cannot be read holds up its tenant alone, and is read ag
   assert.equal((await prove('good', 'b')).principal.tenant, 'b');
   context.mock.method(performance, 'now', () => now + 30_000);
   assert.equal((await late()).principal.tenant, 'c');
+});
+
+test('a kubeconfig that led nowhere when it was read is not used until it was read again', TIMEOUT, async (context) => {
+  const { dir, b, replace, prove } = await hosted(context);
+  b.reviews.set('good', GOOD);
+  replace(['b'], 'cut', 'the file is not a mapping');
+  await assert.rejects(prove('good', 'b'), (error) => {
+    assert.ok(error instanceof NotAuthorised && error.undecided);
+    assert.equal(error.message, `the token was not accepted: kubeconfig ${dir}/b.conf: the file is not a mapping`);
+    return true;
+  });
+  assert.deepEqual(b.calls, []);
+  replace(['b'], 'whole');
+  assert.equal((await prove('good', 'b')).principal.tenant, 'b');
 });
 
 test("tokens of strangers push no tenant's reviewer out that has accepted one", TIMEOUT, async (context) => {

@@ -124,6 +124,8 @@ interface Rule {
   readonly rules: ReviewRules;
   /** The reviewer's: another kubeconfig is another judge, whose verdicts are its own. */
   readonly key: string;
+  /** Why no token is reviewed: what the kubeconfig leads to is not known, and another tenant may have it. */
+  readonly fault: TokenVerdict | undefined;
 }
 
 /** By tenant and rules, the one asked last at the end. */
@@ -159,8 +161,8 @@ export class TenantReviews {
   /** @returns undefined if the tenant's file has no `tokenReview` */
   async check(shown: ShownToken, tenant: Tenant): Promise<ReviewAnswer | undefined> {
     let answer: ReviewAnswer | undefined;
-    for (const { rule, rules, key } of this.#entriesOf(tenant).slice(0, ADMISSION.tokenReviewServers)) {
-      const verdict = await this.#check(shown, tenant.name, rules, key);
+    for (const { rule, rules, key, fault } of this.#entriesOf(tenant).slice(0, ADMISSION.tokenReviewServers)) {
+      const verdict = fault ?? (await this.#check(shown, tenant.name, rules, key));
       answer = { verdict, rule, rules };
       if (verdict.ok) break;
     }
@@ -204,7 +206,10 @@ export class TenantReviews {
     const { role } = this.#options;
     return reviewRules(file, role).map(({ at, ...each }) => {
       const rules = { ...each, kubeconfig: this.#options.path(each.kubeconfig) };
-      return { rule: `${path}: ${at}`, rules, key: keyOf(name, rules, credentials.file(`${at}.kubeconfig`).digest) };
+      const { digest, fault: why } = credentials.file(`${at}.kubeconfig`);
+      const message = `kubeconfig ${rules.kubeconfig}: ${why}`;
+      const fault = why === undefined ? undefined : ({ ok: false, reviewed: false, message } as const);
+      return { rule: `${path}: ${at}`, rules, key: keyOf(name, rules, digest), fault };
     });
   }
 }

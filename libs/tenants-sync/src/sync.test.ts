@@ -46,6 +46,26 @@ test('a file that cannot be removed is tried again, and holds up no other', asyn
   assert.equal(files().length, 1);
 });
 
+test('an object whose kubeconfig leads nowhere is refused', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-'));
+  t.after(() => rmSync(dir, { recursive: true }));
+  const secretRef = { name: 'reviewer', key: 'config' };
+  const fields = { agents: [{ tokenReview: { kubeconfig: { secretRef } } }] };
+  const config = '{clusters: [{name: c, cluster: {server: "https://a"}}], users: [{name: u, user: {token: x}}]}';
+  const sync = new Sync({
+    directory: new Directory(dir),
+    stores: () => ({ values: new Map([['config', config]]), allows: [] }),
+    sources: () => [{ ...tenant('one'), fields }],
+    graceMs: 0,
+    changed: () => {},
+    now: () => 0,
+  });
+  sync.changed('acme/one');
+  await sync.flush();
+  assert.match([...sync.verdicts][0]?.fault ?? '', /the file has no current-context/);
+  assert.deepEqual(readdirSync(dir), ['.files']);
+});
+
 test('a verdict says since when the file lies there, whatever its object says', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'isthmus-'));
   t.after(() => rmSync(dir, { recursive: true }));
