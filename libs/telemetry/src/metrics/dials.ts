@@ -1,6 +1,6 @@
 import type { AttemptKind, AttemptRecord, DialOutcome, Role } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
-import type { Durations, Families } from './families.ts';
+import type { Count, Families, Series } from './families.ts';
 
 /** In seconds: from a dial within one process to one that never gets an answer. */
 const DIAL_BUCKETS = [
@@ -9,8 +9,7 @@ const DIAL_BUCKETS = [
 ];
 
 /** What a dial spends its time on. Each phase contains those after it. The hub reports `hub`; the agent reports `agent` and the rest. */
-const PHASES = ['total', 'park', 'attempt', 'hub', 'agent', 'dns', 'connect'] as const;
-type Phase = (typeof PHASES)[number];
+type Phase = 'total' | 'park' | 'attempt' | 'hub' | 'agent' | 'dns' | 'connect';
 
 /** How a dial, or one of its attempts, ended. `abandoned`: the caller gave up. `overtaken`: another attempt was faster. */
 const OUTCOMES = ['established', 'failed', 'abandoned', 'overtaken'] as const;
@@ -24,7 +23,16 @@ const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge', 'direct'];
  * @param attempts counts those of a gateway's dial
  */
 export function dialMetrics(families: Families, role: Role, keptAfter = Infinity, attempts?: Attempts): Subscriptions {
-  const observe = latencies(families);
+  // A series appears with its first dial: most phases have only one or two outcomes.
+  const latencies = families.histograms(
+    'dial_latency_seconds',
+    'How long dials took, by outcome (established, failed, abandoned by the caller; attempts also overtaken by another) and phase: total, park (waiting for a session), attempt (each one), hub and agent (each including everything behind it), dns and connect (at the agent).',
+    DIAL_BUCKETS,
+    ['phase', 'outcome'],
+  );
+  const observe = (phase: Phase, outcome: Outcome, ms?: number, traceparent?: string, kept?: boolean) => {
+    if (ms !== undefined) latencies.of({ phase, outcome }).observe(ms / 1000, traceparent, kept);
+  };
   const errors = families.counters(
     'dial_errors_total',
     'Dials that failed to become a tunnel, by error name (RFC 9209).',
@@ -49,26 +57,24 @@ export function dialMetrics(families: Families, role: Role, keptAfter = Infinity
       if (log.parkedMs > 0) observe('park', ended, log.parkedMs);
       for (const attempt of log.attempts) {
         const end = endOf(attempt, ended);
-        if (attempts) attempts[attempt.kind][end]++;
+        attempts?.of({ kind: attempt.kind, outcome: end }).inc();
         observe('attempt', end, attempt.ms, traceparent);
       }
     },
   };
 }
 
-type Attempts = Readonly<Record<AttemptKind, Record<Outcome, number>>>;
+type Attempts = Series<'kind' | 'outcome', Count>;
 
 /** The attempts of a gateway's dials, which `dialMetrics` counts. */
 export function attemptCounts(families: Families): Attempts {
-  const counts = { first: none(), retry: none(), hedge: none(), direct: none() };
-  families.tallied(
-    'counter',
+  const attempts = families.counters(
     'dial_attempts_total',
     'Attempts to dial, by kind (first through a session, retry after a failed one, hedge alongside a slow one, or direct by the gateway itself) and outcome.',
     ['kind', 'outcome'],
-    () => KINDS.flatMap((kind) => OUTCOMES.map((outcome) => [{ kind, outcome }, counts[kind][outcome]] as const)),
   );
-  return counts;
+  for (const kind of KINDS) for (const outcome of OUTCOMES) attempts.of({ kind, outcome });
+  return attempts;
 }
 
 /** Counts a gateway's parked dials. */
@@ -84,30 +90,6 @@ export function parkedMetrics(families: Families): Subscriptions {
   };
 }
 
-/** Returns a function that observes a duration. A series appears with its first one: most phases have only one or two outcomes. */
-function latencies(families: Families) {
-  const labelled = families.histograms(
-    'dial_latency_seconds',
-    'How long dials took, by outcome (established, failed, abandoned by the caller; attempts also overtaken by another) and phase: total, park (waiting for a session), attempt (each one), hub and agent (each including everything behind it), dns and connect (at the agent).',
-    DIAL_BUCKETS,
-    ['phase', 'outcome'],
-  );
-  // The look-up by labels costs more than to observe.
-  const series = Object.fromEntries(PHASES.map((phase) => [phase, new Map()])) as Record<
-    Phase,
-    Map<Outcome, Durations>
-  >;
-  return (phase: Phase, outcome: Outcome, ms: number | undefined, traceparent?: string, kept?: boolean): void => {
-    if (ms === undefined) return;
-    let durations = series[phase].get(outcome);
-    if (!durations) {
-      durations = labelled.of({ phase, outcome });
-      series[phase].set(outcome, durations);
-    }
-    durations.observe(ms / 1000, traceparent, kept);
-  };
-}
-
 function outcomeOf({ error, failure }: DialOutcome): Outcome {
   if (!error) return 'established';
   return failure === 'abandoned' ? 'abandoned' : 'failed';
@@ -117,8 +99,4 @@ function outcomeOf({ error, failure }: DialOutcome): Outcome {
 function endOf({ outcome }: AttemptRecord, dial: Outcome): Outcome {
   if (outcome === 'running') return dial;
   return outcome === 'overtaken' && dial === 'abandoned' ? 'abandoned' : outcome;
-}
-
-function none(): Record<Outcome, number> {
-  return { established: 0, failed: 0, abandoned: 0, overtaken: 0 };
 }

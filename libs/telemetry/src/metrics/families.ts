@@ -306,9 +306,10 @@ export class Series<L extends string, T> {
     this.#begin = begin;
   }
 
-  /** Returns the value for a set of labels. Keep it if you need it often: the look-up costs more than updating the value. */
+  /** Returns the value for a set of labels, which begins with its first use. */
   of(labels: Labels<L>): T {
-    const key = JSON.stringify(this.#names.map((name) => String(labels[name])));
+    let key = '';
+    for (const name of this.#names) key += `${labels[name]}\0`;
     let found = this.#by.get(key);
     if (!found) {
       found = [labels, this.#begin()];

@@ -1,4 +1,3 @@
-import type { PacketType } from '@isthmus/proto';
 import type { PacketWay, Role, SessionInfo } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
 import type { Families } from './families.ts';
@@ -12,22 +11,16 @@ const SEGMENTS: Readonly<Record<Role, Readonly<Record<PacketWay, Segment>>>> = {
   agent: { received: 'to_agent', sent: 'from_agent' },
 };
 
-type Counts = Record<Segment, Record<PacketType, number>>;
-
 /**
  * Counts `stream_packets_total` and `stream_errors_total`. They cover only ANP's packets. An HTTP/2 link has none, so the traffic
- * between our hubs and our agents is missing here (`isthmus_tunnel_bytes_total` has all traffic).
- *
- * Millions of packets arrive each minute, so a packet costs only one addition. Lines are built for each page.
+ * between our hubs and our agents is missing here (`isthmus_tunnel_bytes_total` has all traffic). Like upstream, there is no line for a type
+ * of packet that has not been seen.
  */
 export function packetMetrics(families: Families): Subscriptions {
-  const counts: Counts = { from_client: none(), to_client: none(), from_agent: none(), to_agent: none() };
-  families.tallied(
-    'counter',
+  const packets = families.counters(
     'stream_packets_total',
     'Count of packets processed, by segment and packet type (example: from_client, DIAL_REQ)',
     ['packet_type', 'segment'],
-    () => seen(counts),
   );
   const errors = families.counters(
     'stream_errors_total',
@@ -36,26 +29,13 @@ export function packetMetrics(families: Families): Subscriptions {
   );
   return {
     packet(role, way, type) {
-      counts[SEGMENTS[role][way]][type]++;
+      packets.of({ packet_type: type, segment: SEGMENTS[role][way] }).inc();
     },
     'packet:error'(role, code) {
       // Upstream names the packet that it could not send; ours are never known by then.
       errors.of({ code, packet_type: 'Unknown', segment: SEGMENTS[role].received }).inc();
     },
   };
-}
-
-function none(): Record<PacketType, number> {
-  return { DIAL_REQ: 0, DIAL_RSP: 0, CLOSE_REQ: 0, CLOSE_RSP: 0, DATA: 0, DIAL_CLS: 0, DRAIN: 0 };
-}
-
-/** Yields the packet types seen so far. Like upstream, there is no line for the others. */
-function* seen(counts: Counts): Iterable<readonly [{ packet_type: string; segment: string }, number]> {
-  for (const [segment, types] of Object.entries(counts)) {
-    for (const [packet_type, count] of Object.entries(types)) {
-      if (count > 0) yield [{ packet_type, segment }, count];
-    }
-  }
 }
 
 const PROTOCOLS: readonly SessionInfo['protocol'][] = ['link', 'packets'];

@@ -93,7 +93,7 @@ test('packets and stream errors are counted by segment and type', async () => {
   // Twice: rendering the page counts nothing again.
   await metrics.render();
   const page = await samples(metrics);
-  const packets = [...page].filter(([name]) => name.includes('stream_packets_total'));
+  const packets = [...page].filter(([name]) => name.includes('stream_packets_total')).sort();
   assert.deepEqual(packets, [
     [`${SERVER}stream_packets_total{packet_type="CLOSE_REQ",segment="from_client"}`, 1],
     [`${SERVER}stream_packets_total{packet_type="CLOSE_RSP",segment="to_client"}`, 1],
