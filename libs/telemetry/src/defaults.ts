@@ -28,16 +28,10 @@ export const TELEMETRY = {
   /** Names in one list of an audit record. A change of 10,000 tenants is one line still. */
   auditNames: 100,
   /**
-   * Refusals of one kind that get an audit record each in `auditRefusalsMs`; the rest are counted. A kind is a port, or a tenant whose peer
+   * Refusals of one kind that get an audit record each in a window; the rest are counted. A kind is a port, or a tenant whose peer
    * has proven itself, so that who has proven nothing crowds out nobody's records, and fills 20 GB of a disk in a month at most.
    */
-  auditRefusals: 20,
-  /** The time over which refusals of one kind are counted for the audit. */
-  auditRefusalsMs: 10_000,
-  /** Lines about one kind of trouble with the audit that are logged in `auditTroublesMs`: a full disk fails and recovers again and again. */
-  auditTroubles: 5,
-  /** The time over which lines about trouble with the audit are counted. */
-  auditTroublesMs: 60_000,
+  auditRefusals: { most: 20, windowMs: 10_000 },
 
   /** Log lines that wait while standard error takes nothing. Further ones are lost, and a line says how many. */
   logQueueBytes: 1024 * 1024,
@@ -51,14 +45,10 @@ export const TELEMETRY = {
   recentLines: 1000,
   /** Characters of a log line that is kept whole. A longer one is shortened. Few lines exceed 500. */
   recentLineCharacters: 8000,
-  /** Refusals of one kind that are logged in `logRefusalsMs`; the rest are counted. A port scan must not fill a disk. */
-  logRefusals: 10,
-  /** The time over which refusals of one kind are counted for the log. */
-  logRefusalsMs: 10_000,
-  /** Lines about one link, agent or the registry that are logged in `logFlapsMs`; the rest are counted. Flapping for days must not fill a disk. */
-  logFlaps: 10,
-  /** The time over which lines about one link, agent or the registry are counted. */
-  logFlapsMs: 60_000,
+  /** Refusals of one kind that are logged in a window; the rest are counted. A port scan must not fill a disk. */
+  logRefusals: { most: 10, windowMs: 10_000 },
+  /** The same of lines about one link, agent, the registry or the audit's disk, which may flap for days. */
+  logFlaps: { most: 10, windowMs: 60_000 },
   /** Names of tenants in one log line. */
   logNames: 20,
 

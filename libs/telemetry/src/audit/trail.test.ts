@@ -305,13 +305,13 @@ test('a flood of refusals gets a few records and a count, and crowds out no reco
     events.emit('refused', 'agents', '10.0.0.10:1', beyond);
   });
   const singles = records.filter(({ record }) => record === 'refusal');
-  assert.equal(singles.length, TELEMETRY.auditRefusals + 1);
+  assert.equal(singles.length, TELEMETRY.auditRefusals.most + 1);
   assert.equal((singles.at(-1) as { readonly tenant?: string }).tenant, 'acme');
   assert.deepEqual(records.at(-1), {
     record: 'refusals',
     process: 'hub-1',
     of: 'agents',
-    count: 5000 - TELEMETRY.auditRefusals,
+    count: 5000 - TELEMETRY.auditRefusals.most,
   });
 });
 
@@ -389,11 +389,11 @@ test('dials that the gateway refuses are bounded by tenant, and all others have 
   const outcomes = records.map((record) => ('record' in record ? record : `${record.tenant} ${record.outcome}`));
   const { time: _, ...count } = records.at(-1) as OtherRecord;
   assert.deepEqual(outcomes.slice(0, -1), [
-    ...Array.from({ length: TELEMETRY.auditRefusals }, () => 'acme destination_ip_prohibited'),
+    ...Array.from({ length: TELEMETRY.auditRefusals.most }, () => 'acme destination_ip_prohibited'),
     'other connection_limit_reached',
     ...Array.from({ length: 50 }, () => 'acme dns_error'),
   ]);
-  const left = { of: 'dials of tenant acme', count: 1000 - TELEMETRY.auditRefusals };
+  const left = { of: 'dials of tenant acme', count: 1000 - TELEMETRY.auditRefusals.most };
   assert.deepEqual(count, { record: 'refusals', process: 'gw-1', ...left });
   const [first] = records;
   assert.ok(first && !('record' in first));

@@ -11,7 +11,7 @@ import {
 } from '@isthmus/tunnel';
 import { TELEMETRY } from '../defaults.ts';
 import { type Subscriptions, subscribe } from '../events.ts';
-import { Bursts, refusalKind } from '../logging/bursts.ts';
+import { Bursts, flapBursts, refusalKind } from '../logging/bursts.ts';
 import { LineSink, withoutWaiting } from '../logging/line-sink.ts';
 import type { Logger } from '../logging/logger.ts';
 import { type Answer, auditRecord, type EndedTunnel, otherRecords, type TrailRecord } from './records.ts';
@@ -52,9 +52,7 @@ export function audited(
 export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTrail | undefined {
   const { log, logger } = options;
   if (log === '') return undefined;
-  const bursts = new Bursts({ most: TELEMETRY.auditTroubles, windowMs: TELEMETRY.auditTroublesMs }, (of, count) =>
-    logger.warn({ of, count }, 'further lines were dropped'),
-  );
+  const bursts = flapBursts(logger);
   const report = trailReport(log, events, logger, bursts);
   const sink = new LineSink(log === '-' ? withoutWaiting(STDOUT) : log, TELEMETRY.auditQueueBytes, report);
   const { process: name, of } = options;
@@ -124,9 +122,7 @@ export function audit(
   write: (record: TrailRecord) => void,
 ): { end(): void } {
   const records = otherRecords(process);
-  const refusals = new Bursts({ most: TELEMETRY.auditRefusals, windowMs: TELEMETRY.auditRefusalsMs }, (kind, count) =>
-    write(records.refusals(kind, count)),
-  );
+  const refusals = new Bursts(TELEMETRY.auditRefusals, (kind, count) => write(records.refusals(kind, count)));
   const writing = { process, write, records, passes: (kind: string) => !of.others || refusals.pass(kind) };
   const tunnels = new RandomSet<TunnelInfo>();
   const dials = dialLines(writing);

@@ -13,7 +13,7 @@ test('a flood of refusals is logged as a few lines and a count, separately for e
   for (let i = 0; i < 100; i++) events.emit('refused', 'agent port', `10.0.0.${i}`, new Error('no TLS'));
   events.emit('refused', 'caller port', 'r', new Error('no TLS'));
   assert.equal(records().length, 11);
-  context.mock.timers.tick(TELEMETRY.logRefusalsMs);
+  context.mock.timers.tick(TELEMETRY.logRefusals.windowMs);
   const [{ where, count, msg }, ...others] = records().slice(11);
   assert.deepEqual([msg, where, count, others], ['further refusals were not logged', 'agent port', 90, []]);
   events.emit('refused', 'agent port', 'r', new Error('no TLS'));
@@ -59,7 +59,7 @@ test('a flapping connection is logged a few times, then counted, and its latest 
   }
   events.emit('server:failure', '10.0.0.2:8091', 'connecting', new Error('refused'));
   assert.equal(records().length, 31);
-  context.mock.timers.tick(TELEMETRY.logFlapsMs);
+  context.mock.timers.tick(TELEMETRY.logFlaps.windowMs);
   const later = records().slice(31);
   const shown = later.map(({ level, msg, of, count }) => [level, msg, of, count].filter((each) => each !== undefined));
   assert.deepEqual(shown, [

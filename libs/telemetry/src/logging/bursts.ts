@@ -1,4 +1,5 @@
 import { notAuthorisedIn } from '@isthmus/tunnel';
+import { TELEMETRY } from '../defaults.ts';
 
 /** How many events of one kind may pass in a window. */
 interface BurstLimit {
@@ -65,6 +66,11 @@ export class Bursts {
     if (leftOut > 0) this.#tell(kind, leftOut);
     last?.();
   }
+}
+
+/** Bursts of lines about things that may flap. At a window's end, a line says how many were dropped. */
+export function flapBursts(logger: { warn(fields: object, message: string): void }): Bursts {
+  return new Bursts(TELEMETRY.logFlaps, (of, count) => logger.warn({ of, count }, 'further lines were dropped'));
 }
 
 /** The kind of a refusal: a port, or a tenant whose peer has proven itself there, so that no peer crowds out those of others. */

@@ -20,7 +20,7 @@ import {
 import type { Logger } from 'pino';
 import { TELEMETRY } from '../defaults.ts';
 import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
-import { Bursts, refusalKind } from './bursts.ts';
+import { Bursts, flapBursts, refusalKind } from './bursts.ts';
 
 /**
  * Logs tunnels that lose what carries them, and go on. All tunnels of a hub lose it at once, so the limit is by hub: a few lines show what
@@ -52,21 +52,16 @@ function fieldsOf({ dial, agentId, sessionId, hubId }: ResumableTunnel) {
   };
 }
 
-const REFUSAL_BURST = { most: TELEMETRY.logRefusals, windowMs: TELEMETRY.logRefusalsMs };
-const FLAP_BURST = { most: TELEMETRY.logFlaps, windowMs: TELEMETRY.logFlapsMs };
-
 /**
  * Logs one line for each event that an operator acts on.
  * @param slowMs a dial that took longer, in milliseconds, gets a line although it succeeded
  * @returns a function that stops it, and logs how many lines were dropped so far
  */
 export function logEvents(events: PlaneEvents, logger: Logger, slowMs = Number.POSITIVE_INFINITY): () => void {
-  const refusals = new Bursts(REFUSAL_BURST, (where, count) => {
+  const refusals = new Bursts(TELEMETRY.logRefusals, (where, count) => {
     logger.warn({ where, count }, 'further refusals were not logged');
   });
-  const flaps = new Bursts(FLAP_BURST, (of, count) => {
-    logger.warn({ of, count }, 'further lines were dropped');
-  });
+  const flaps = flapBursts(logger);
   const ends = [
     dialLines(logger, refusals, slowMs),
     resumeLines(logger, flaps),

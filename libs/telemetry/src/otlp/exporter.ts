@@ -12,7 +12,7 @@ import {
 import type { PushMetricExporter } from '@opentelemetry/sdk-metrics';
 import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import { TELEMETRY } from '../defaults.ts';
-import { Bursts } from '../logging/bursts.ts';
+import { flapBursts } from '../logging/bursts.ts';
 import { redactUrl } from '../logging/logger.ts';
 import { type ExportLogger, type Signal, type Source, signalVariable } from './settings.ts';
 
@@ -77,9 +77,7 @@ export async function startExport<S extends Signal, T>(
 
 /** Logs what the SDK warns of, such as a variable that it cannot read, or spans that a collector rejected. */
 function logWarnings(logger: ExportLogger): void {
-  const bursts = new Bursts({ most: TELEMETRY.logFlaps, windowMs: TELEMETRY.logFlapsMs }, (of, count) =>
-    logger.warn({ of, count }, 'further lines were dropped'),
-  );
+  const bursts = flapBursts(logger);
   const warn = (...parts: unknown[]) => {
     const text = parts.filter((part) => typeof part === 'string').join(': ');
     bursts.say('OpenTelemetry', () => logger.warn({}, `OpenTelemetry: ${text}`));
