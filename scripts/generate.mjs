@@ -3,8 +3,7 @@
 //   node scripts/generate.mjs           writes what differs
 //   node scripts/generate.mjs --check   writes nothing, fails if something differs
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { tenantSchema, tenantSchemaJson } from '../libs/admission/src/json-schema.ts';
 import { flagsMarkdown } from '../libs/flags/src/help.ts';
@@ -12,7 +11,7 @@ import { metricsMarkdown } from '../libs/telemetry/src/metrics/markdown.ts';
 import { tenantCrd } from '../libs/tenants-sync/src/crd.ts';
 import { commandsMarkdown } from './lib/commands-page.mjs';
 import { stamped } from './lib/version.mjs';
-import { filesBelow, ROOT } from './lib/workspace.mjs';
+import { filesBelow, inScratch, ROOT } from './lib/workspace.mjs';
 
 const PROTO = join(ROOT, 'libs', 'proto');
 const GENERATED = join('libs', 'proto', 'src', 'gen');
@@ -65,20 +64,15 @@ function descriptorModule(out) {
 }
 
 /** Returns the generated TypeScript, by path. */
-function generate() {
-  const out = mkdtempSync(join(tmpdir(), 'isthmus-generate-'));
-  try {
-    const template = readFileSync(join(PROTO, 'buf.gen.yaml'), 'utf8');
-    for (const [path, long] of Object.entries(INTEGERS)) {
-      const made = template.replace('forceLong=bigint', `forceLong=${long}`);
-      runBuf(out, ['generate', '-o', out, '--template', made, '--path', join('proto', path)]);
-    }
-    const below = join(out, 'src', 'gen');
-    const files = filesBelow(below).map((file) => [join(GENERATED, relative(below, file)), readFileSync(file, 'utf8')]);
-    return [...files, [join(GENERATED, 'isthmus/admin/v1/descriptors.ts'), descriptorModule(out)]];
-  } finally {
-    rmSync(out, { recursive: true, force: true });
+function generate(out) {
+  const template = readFileSync(join(PROTO, 'buf.gen.yaml'), 'utf8');
+  for (const [path, long] of Object.entries(INTEGERS)) {
+    const made = template.replace('forceLong=bigint', `forceLong=${long}`);
+    runBuf(out, ['generate', '-o', out, '--template', made, '--path', join('proto', path)]);
   }
+  const below = join(out, 'src', 'gen');
+  const files = filesBelow(below).map((file) => [join(GENERATED, relative(below, file)), readFileSync(file, 'utf8')]);
+  return [...files, [join(GENERATED, 'isthmus/admin/v1/descriptors.ts'), descriptorModule(out)]];
 }
 
 /** Every file that is made of others, by its path, with the text that it must have. */
@@ -91,7 +85,7 @@ for (const [page, sections] of Object.entries(SECTIONS)) {
 wanted.set('docs/tenant.schema.json', await tenantSchemaJson());
 wanted.set('k8s/crd/tenants.yaml', tenantCrd(tenantSchema(), textOf('k8s/crd/tenants.yaml')));
 for (const [copy, source] of COPIES) wanted.set(copy, textOf(source));
-for (const [path, text] of generate()) wanted.set(path, text);
+for (const [path, text] of await inScratch(generate)) wanted.set(path, text);
 
 const changed = [...wanted].filter(([path, text]) => read(path) !== text);
 const stale = filesBelow(join(ROOT, GENERATED)).filter((file) => !wanted.has(relative(ROOT, file)));

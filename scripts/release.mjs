@@ -1,7 +1,6 @@
 // npm run release: makes everything that a version consists of, from the one number in package.json. docs/RELEASE.md says what for.
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { archive, unpack } from './lib/archive.mjs';
@@ -11,7 +10,7 @@ import { packAll } from './lib/npm-packages.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
 import { changesOf, krewManifest, originAddress, unlike } from './lib/release.mjs';
 import { versionOf } from './lib/version.mjs';
-import { filesBelow, programs, ROOT } from './lib/workspace.mjs';
+import { filesBelow, inScratch, programs, ROOT } from './lib/workspace.mjs';
 
 const HELP = `Usage: npm run release -- [options]
 Makes everything that a version consists of in dist/release/VERSION: npm packages, chart, images, list of parts, notes, SHA256SUMS. The version
@@ -82,15 +81,6 @@ async function chart() {
     await archive(file, files, { compress: true });
     add(file, 'Helm chart');
   });
-}
-
-async function inScratch(work) {
-  const scratch = mkdtempSync(join(tmpdir(), 'isthmus-release-'));
-  try {
-    await work(scratch);
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
-  }
 }
 
 async function image() {

@@ -1,9 +1,7 @@
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync, rmSync, statSync } from 'node:fs';
 import { archive } from './archive.mjs';
 import { command, installed } from './command.mjs';
-import { commandsOf, programs } from './workspace.mjs';
+import { commandsOf, inScratch, programs } from './workspace.mjs';
 
 const BUILD_MS = 30 * 60_000;
 /** Isolation that needs no privileges and no container runtime. */
@@ -84,8 +82,7 @@ export async function saveImage(image, file) {
  * @param images the names of images by their names in the archive, one for each architecture
  */
 export async function saveImages(images, file) {
-  const layout = mkdtempSync(join(tmpdir(), 'isthmus-images-'));
-  try {
+  await inScratch(async (layout) => {
     for (const [name, each] of Object.entries(images)) {
       const list = `isthmus-release/${name}`;
       await command(['buildah', 'manifest', 'rm', list]);
@@ -97,9 +94,7 @@ export async function saveImages(images, file) {
       await buildah(['manifest', 'rm', list]);
     }
     await archive(file, layout);
-  } finally {
-    rmSync(layout, { recursive: true, force: true });
-  }
+  });
 }
 
 /** Returns the digest of an image, which covers all that it holds. */

@@ -1,4 +1,5 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -8,6 +9,16 @@ const NOT_OURS = new Set(['node_modules', 'dist']);
 
 export function readJson(file) {
   return JSON.parse(readFileSync(file, 'utf8'));
+}
+
+/** Does something with an empty directory, which is removed afterwards. */
+export async function inScratch(work) {
+  const scratch = mkdtempSync(join(tmpdir(), 'isthmus-scratch-'));
+  try {
+    return await work(scratch);
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
 }
 
 /** Returns every file below a directory, as absolute paths in a fixed order, without what npm and tsc put there. */
