@@ -108,6 +108,10 @@ export const RUNTIME = {
   handshakeMessageBytes: 32 * 1024,
   /** The longest exponent of an RSA key that OpenSSL may verify with, in bits. */
   handshakeExponentBits: 33,
+  /** How often a client may change its keys in `keyUpdatesMs`. OpenSSL never does by itself, others after 2^24 records or more: 256 GiB of bulk. */
+  keyUpdates: 64,
+  /** The period over which they are counted. */
+  keyUpdatesMs: 60_000,
   /** How many of the certificates that a peer sends are looked at for a chain, besides its own. Real chains have one or two. */
   sentCertificates: 16,
   /** The most signatures that one verdict on a certificate may cost, as in Go. RSA keys above 4,096 bits count for several. */

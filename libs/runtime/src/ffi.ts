@@ -18,7 +18,7 @@ export interface Ffi {
 
 export interface Library {
   getFunctions<Name extends string>(signatures: Readonly<Record<Name, Signature>>): Functions<Name>;
-  registerCallback(signature: Signature, callback: (first: Pointer) => unknown): Pointer;
+  registerCallback(signature: Signature, callback: (first: Pointer, second: number) => unknown): Pointer;
 }
 
 /** Loads what this process has loaded already. Undefined where Node has no `node:ffi`, or is told to do without. */

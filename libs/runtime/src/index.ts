@@ -92,4 +92,4 @@ export {
   UnusablePem,
 } from './tls.ts';
 export { UnsentBound } from './unsent-bound.ts';
-export { boundMet, boundVerification } from './verification-bound.ts';
+export { boundKeyUpdates, boundMet, boundVerification } from './verification-bound.ts';

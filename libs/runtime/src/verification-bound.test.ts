@@ -104,5 +104,5 @@ test('the callbacks keep nothing, however many contexts and connections there we
     assert.equal(kept.contexts, 0);
   }
   assert.equal(kept.callbacks, callbacks);
-  assert.equal(callbacks, 4);
+  assert.equal(callbacks, 5);
 });

@@ -1,4 +1,5 @@
-import { createSecureContext } from 'node:tls';
+import type { Socket } from 'node:net';
+import { createSecureContext, type Server, type TLSSocket } from 'node:tls';
 import { RUNTIME } from './defaults.ts';
 import { type Functions, type Library, openFfi, type Pointer, type Signature } from './ffi.ts';
 
@@ -21,11 +22,12 @@ export function boundMet({ message }: Error): string | undefined {
   return MEANINGS.find(([said]) => message.includes(said))?.[1];
 }
 
-/** OpenSSL's numbers (openssl/obj_mac.h, openssl/crypto.h). */
+/** OpenSSL's numbers (openssl/obj_mac.h, openssl/crypto.h, openssl/ssl.h). */
 const [RSA, RSA_PSS, EC, ED25519] = [6, 912, 408, 1087];
 const [INDEX_SSL, INDEX_SSL_CTX, INDEX_X509_STORE_CTX] = [0, 1, 5];
 const [SSL_CTRL_GET_MAX_CERT_LIST, SSL_CTRL_SET_MAX_CERT_LIST] = [50, 51];
 const X509_V_ERR_APPLICATION_VERIFICATION = 50;
+const [SSL_RECEIVED_SHUTDOWN, SSL_CB_ACCEPT_EXIT] = [2, 0x2002];
 
 const OPENSSL = {
   CRYPTO_get_ex_new_index: {
@@ -36,6 +38,8 @@ const OPENSSL = {
   SSL_CTX_free: { arguments: ['pointer'], return: 'void' },
   SSL_CTX_set_num_tickets: { arguments: ['pointer', 'uint64'], return: 'int32' },
   SSL_CTX_ctrl: { arguments: ['pointer', 'int32', 'int64', 'pointer'], return: 'int64' },
+  SSL_set_info_callback: { arguments: ['pointer', 'pointer'], return: 'void' },
+  SSL_set_shutdown: { arguments: ['pointer', 'int32'], return: 'void' },
   X509_STORE_CTX_get0_untrusted: { arguments: ['pointer'], return: 'pointer' },
   X509_STORE_CTX_set_error: { arguments: ['pointer', 'int32'], return: 'void' },
   X509_STORE_CTX_set_verify: { arguments: ['pointer', 'pointer'], return: 'void' },
@@ -73,12 +77,47 @@ const CRYPTO_EX_NEW: Signature = {
   return: 'void',
 };
 
+/** A function that OpenSSL calls for each step of a connection. */
+const SSL_INFO: Signature = { arguments: ['pointer', 'int32', 'int32'], return: 'void' };
+
 type OpenSsl = Functions<keyof typeof OPENSSL>;
 
 let bounded: boolean | Error | undefined;
 
-/** What the callbacks have, of this process: functions that OpenSSL may call, for ever, and contexts that are held until the end of a tick. */
-export const kept = { callbacks: 0, contexts: 0 };
+/**
+ * What the callbacks have, of this process: functions that OpenSSL may call, for ever, contexts that are held until the end of a tick, and
+ * connections that are open, whose clients may change their keys.
+ */
+export const kept = { callbacks: 0, contexts: 0, connections: 0 };
+
+/** The connection that OpenSSL made last. */
+let newest: Pointer | undefined;
+/** Unset where nothing is bounded. */
+let countUpdates: ((connection: Pointer, socket: TLSSocket, tooMany: () => void) => void) | undefined;
+
+/**
+ * Bounds how often clients of a server may change their keys after the handshake (KeyUpdate, RFC 8446 section 4.6.3). That is 27 bytes, which take
+ * OpenSSL 9 microseconds, and it reads on until data come: 512 KiB of them stopped a process for .19 s. Does nothing without `node:ffi`. Call it
+ * before others listen for connections.
+ * @returns what to call with each connection after its handshake, and with the socket below it. `tooMany` is to destroy it
+ */
+export function boundKeyUpdates(
+  server: Server,
+): (socket: TLSSocket, below: Socket | undefined, tooMany: () => void) => void {
+  const made = new WeakMap<Socket, Pointer>();
+  // Node makes a connection's in between.
+  server.prependListener('connection', () => {
+    newest = undefined;
+  });
+  server.on('connection', (below: Socket) => {
+    if (newest !== undefined) made.set(below, newest);
+  });
+  return (socket, below, tooMany) => {
+    const connection = below && made.get(below);
+    // Node itself bounds how often keys may change before that.
+    if (connection !== undefined && socket.getProtocol() === 'TLSv1.3') countUpdates?.(connection, socket, tooMany);
+  };
+}
 
 /**
  * Bounds what it costs to verify the certificates of any peer of this process, clients' and servers'. OpenSSL verifies every signature of
@@ -147,13 +186,39 @@ function bound({ library, ffi }: NonNullable<ReturnType<typeof openFfi>>): void 
     kept.contexts++;
     if (fresh.push(context) === 1) process.nextTick(limit);
   });
-  onNew(INDEX_SSL, limit);
+  onNew(INDEX_SSL, (connection) => {
+    newest = connection;
+    limit();
+  });
   // Called at the end of X509_STORE_CTX_init, which comes before each verification.
   onNew(INDEX_X509_STORE_CTX, (context) => {
     if (!isKnownToCostLittle(openssl, context)) openssl.X509_STORE_CTX_set_verify(context, refuse);
   });
   proveMessages(openssl, fresh);
   proveVerification(openssl, (bytes) => ffi.getRawPointer(bytes));
+  const updates = new Map<Pointer, () => void>();
+  const stepped = registered(SSL_INFO, (connection, what) => {
+    if (what === SSL_CB_ACCEPT_EXIT) updates.get(connection)?.();
+  });
+  countUpdates = (connection, socket, tooMany) => {
+    let [count, since] = [0, performance.now()];
+    const updated = () => {
+      const now = performance.now();
+      if (now - since > RUNTIME.keyUpdatesMs) [count, since] = [0, now];
+      if (++count <= RUNTIME.keyUpdates) return;
+      // OpenSSL reads no more from here on. It may not lose the connection before it has returned.
+      openssl.SSL_set_shutdown(connection, SSL_RECEIVED_SHUTDOWN);
+      if (count === RUNTIME.keyUpdates + 1) process.nextTick(tooMany);
+    };
+    updates.set(connection, updated);
+    openssl.SSL_set_info_callback(connection, stepped);
+    kept.connections++;
+    socket.once('close', () => {
+      kept.connections--;
+      // OpenSSL may have made another one in its place.
+      if (updates.get(connection) === updated) updates.delete(connection);
+    });
+  };
 }
 
 /** Makes a context, and a connection from it, as every connection is made. @throws Error if it is not bounded */

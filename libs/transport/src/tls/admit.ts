@@ -1,7 +1,15 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
-import { boundMet, bytesFrom, type CertificatePool, guarding, passHeader, remoteOf } from '@isthmus/runtime';
+import {
+  boundKeyUpdates,
+  boundMet,
+  bytesFrom,
+  type CertificatePool,
+  guarding,
+  passHeader,
+  remoteOf,
+} from '@isthmus/runtime';
 import { Distrusted } from '@isthmus/tunnel';
 import {
   type Config,
@@ -189,6 +197,7 @@ export function admit(
 ): void {
   // A socket remembers its remote address once it was read. After it has closed, it can no longer find out.
   server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);
+  const countKeyUpdates = boundKeyUpdates(server);
   const guarded = (socket: TLSSocket, act: () => void) => {
     const failed = (error: Error) => {
       const remote = cameFrom(socket, belowOf(socket));
@@ -220,6 +229,10 @@ export function admit(
   };
   server.on('secureConnection', (socket) => {
     dropHandshakeTimer(socket);
+    countKeyUpdates(socket, belowOf(socket), () => {
+      refused(remoteOf(socket), new Error('it changes its keys too often (KeyUpdate)'));
+      socket.destroy();
+    });
     guarded(socket, () => decide(socket));
   });
   server.on('tlsClientError', (error, socket) => guarded(socket, () => fail(error, socket)));
