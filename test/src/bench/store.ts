@@ -1,10 +1,9 @@
-import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
-import { ROOT } from '../harness/index.ts';
 import { median } from '../rig/figures.ts';
 import type { Result } from '../rig/load/messages.ts';
+import type { Made as MadeOn } from '../rig/page.ts';
 
 /** One line on one contender, once. */
 export interface Run extends Result {
@@ -13,13 +12,8 @@ export interface Run extends Result {
   readonly round: number;
 }
 
-export interface Made {
-  /** ISO 8601. */
-  readonly at: string;
-  readonly node: string;
-  readonly cores: number;
-  readonly processor: string;
-  readonly commit: string;
+/** How a run was made. */
+export interface Made extends MadeOn {
   readonly windowMs: number;
   readonly rounds: number;
   /** What part of the processors' time others used, in the second before the run: 0 to 1. Runs of before 2026-11-25 do not say. */
@@ -30,20 +24,6 @@ export interface Made {
 export interface Book {
   readonly made: Made;
   readonly runs: readonly Run[];
-}
-
-export function madeHere(windowMs: number, rounds: number, busy: number): Made {
-  const all = cpus();
-  return {
-    at: new Date().toISOString(),
-    node: process.versions.node,
-    windowMs,
-    rounds,
-    busy,
-    cores: all.length,
-    processor: all[0]?.model.trim() ?? '',
-    commit: commit(),
-  };
 }
 
 /** How long the processors are watched, in milliseconds. */
@@ -63,14 +43,6 @@ export async function busyNow(): Promise<number> {
   const after = machineMs();
   const all = after.all - before.all;
   return all > 0 ? 1 - (after.idle - before.idle) / all : 0;
-}
-
-function commit(): string {
-  try {
-    return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: ROOT, encoding: 'utf8' }).trim();
-  } catch {
-    return '';
-  }
 }
 
 export function readBook(path: string): Book {

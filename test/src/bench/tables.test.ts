@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LINES } from './lines.ts';
 import { type Book, figureOf, type Run } from './store.ts';
-import { comparison, figureTable, madeWith, upstreamTable } from './tables.ts';
+import { comparison, figureTable, howMade, upstreamTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 
@@ -88,9 +88,9 @@ test('a run says on which machine it was made, and how busy that was', () => {
     rounds: 3,
   };
   const said = '`npm run bench`, 2026-11-25, commit abc, Node 20.1.0, 2 cores (P)';
-  assert.equal(madeWith(made), `${said}; 1.6 s a measurement, median of 3.`);
+  assert.equal(howMade(made), `${said}; 1.6 s a measurement, median of 3.`);
   assert.equal(
-    madeWith({ ...made, rounds: 1, busy: 0.254 }),
+    howMade({ ...made, rounds: 1, busy: 0.254 }),
     `${said}, of which others used 25 % just before; 1.6 s a measurement, once.`,
   );
 });

@@ -1,48 +1,62 @@
 // npm run chaos: injects one fault at a time into real processes under load.
-import { parseArgs } from 'node:util';
-import { runApart, writeOutcome } from './apart.ts';
+import { chosen, commandLine, interrupted, misused, say } from '../rig/command.ts';
+import { apart } from '../rig/network.ts';
+import type { Apart } from './apart.ts';
 import { table, writePage } from './report.ts';
 import type { Row } from './row.ts';
 import { EACH_KIND, ROWS } from './rows/index.ts';
-import { DIALS_PER_SECOND, type Outcome, runRow } from './run-row.ts';
+import { DIALS_PER_SECOND, nothingOf, type Outcome, runRow } from './run-row.ts';
 
-const USAGE = `npm run chaos [-- OPTIONS]
-  --list         the rows, and what must hold in each
-  --row NAME     only this row; may be repeated
-  --each-kind    one row of each kind of fault
-  --part N/M     of M runs side by side, the rows of the Nth
-  --short        short phases; judges counts, not times
-  --rate N       dials a second (default ${DIALS_PER_SECOND}), for a machine that has other work
-A long run of all rows with the default rate writes its table into docs/RELIABILITY.md.
-`;
-
-const { values } = parseArgs({
-  options: {
-    short: { type: 'boolean', default: false },
-    row: { type: 'string', multiple: true, default: [] },
-    'each-kind': { type: 'boolean', default: false },
-    list: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-    part: { type: 'string', default: '1/1' },
-    // Runs one row here and writes its outcome to a file: for a row that runs in its own network.
-    outcome: { type: 'string' },
-    rate: { type: 'string', default: String(DIALS_PER_SECOND) },
+const { values } = commandLine(
+  'chaos',
+  {
+    list: { type: 'boolean', says: 'the rows, and what must hold in each' },
+    row: {
+      type: 'string',
+      multiple: true,
+      default: [] as string[],
+      value: 'NAME',
+      says: 'only this row; may be repeated',
+    },
+    'each-kind': { type: 'boolean', says: 'one row of each kind of fault' },
+    part: { type: 'string', default: '1/1', value: 'N/M', says: 'of M runs side by side, the rows of the Nth' },
+    short: { type: 'boolean', default: false, says: 'short phases; judges counts, not times' },
+    rate: {
+      type: 'string',
+      default: `${DIALS_PER_SECOND}`,
+      value: 'N',
+      says: `dials a second (default ${DIALS_PER_SECOND}), for a machine that has other work`,
+    },
   },
-});
+  'A long run of all rows with the default rate writes its table into docs/RELIABILITY.md.',
+);
 
-const ended = new AbortController();
+/**
+ * How many bytes one TCP socket may hold in each direction: least, at first, most. A machine allows 4 and 32 MB by default. With
+ * these, the sockets of a thousand stalled connections take all memory that the kernel has for TCP, and then no socket of the
+ * machine moves data, whichever program relays.
+ */
+const SOCKET_BUFFERS = ['tcp_rmem', 'tcp_wmem'].map((name) => `net.ipv4.${name}=4096 131072 524288`);
 
-function say(text: string): void {
-  process.stdout.write(`${text}\n`);
+function rows(): readonly Row[] {
+  const named = chosen(ROWS, values['each-kind'] ? [...EACH_KIND, ...values.row] : values.row);
+  const [, part, parts] = /^([1-9])\/([1-9])$/.exec(values.part)?.map(Number) ?? [];
+  if (!part || !parts || part > parts) return misused(`--part=${values.part} is not like 1/2.`);
+  return named.filter((_, index) => index % parts === part - 1);
 }
 
-function chosen(names: readonly string[]): readonly Row[] {
-  const unknown = names.filter((name) => !ROWS.some((row) => row.name === name));
-  if (unknown.length > 0) throw new Error(`unknown rows: ${unknown.join(', ')}; --list shows all`);
-  const rows = names.length === 0 ? ROWS : ROWS.filter(({ name }) => names.includes(name));
-  const [, part, parts] = /^([1-9])\/([1-9])$/.exec(values.part)?.map(Number) ?? [];
-  if (!part || !parts || part > parts) throw new Error(`--part=${values.part} is not like 1/2`);
-  return rows.filter((_, index) => index % parts === part - 1);
+const rate = Number(values.rate);
+const signal = interrupted();
+
+async function outcomeOf(row: Row): Promise<Outcome> {
+  const { short } = values;
+  if (!row.apart || row.skip?.()) return await runRow(row, { short, rate, signal });
+  try {
+    const told: Apart = { name: row.name, short, rate };
+    return { ...(await apart<Outcome>('chaos/apart.ts', told, signal, SOCKET_BUFFERS)), row };
+  } catch (error) {
+    return { ...nothingOf(row), problems: [(error as Error).message] };
+  }
 }
 
 function tell({ row, skipped, problems, before, loadCpu, seconds }: Outcome): void {
@@ -56,18 +70,10 @@ function tell({ row, skipped, problems, before, loadCpu, seconds }: Outcome): vo
 }
 
 async function main(): Promise<void> {
-  if (values.help) return say(USAGE);
-  if (values.list) {
-    for (const { name, fault, holds } of ROWS) say(`${name.padEnd(24)}${fault}: ${holds}`);
-    return;
-  }
-  const rate = Number(values.rate);
   const outcomes: Outcome[] = [];
-  for (const row of chosen(values['each-kind'] ? [...EACH_KIND, ...values.row] : values.row)) {
-    const run = row.apart && values.outcome === undefined && !row.skip?.() ? runApart : runRow;
-    const outcome = await run(row, { short: values.short, rate, signal: ended.signal });
-    if (ended.signal.aborted) return;
-    if (values.outcome !== undefined) return writeOutcome(values.outcome, outcome);
+  for (const row of rows()) {
+    const outcome = await outcomeOf(row);
+    if (signal.aborted) return;
     tell(outcome);
     outcomes.push(outcome);
   }
@@ -81,10 +87,5 @@ async function main(): Promise<void> {
   process.exitCode = failed > 0 ? 1 : 0;
 }
 
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.once(signal, () => {
-    process.exitCode = 130;
-    ended.abort();
-  });
-}
-await main();
+if (values.list) for (const { name, fault, holds } of ROWS) say(`${name.padEnd(24)}${fault}: ${holds}`);
+else await main();

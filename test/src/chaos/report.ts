@@ -1,5 +1,5 @@
-import { availableParallelism } from 'node:os';
-import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
+import { markdownTable, writtenBy } from '../harness/docs-page.ts';
+import { madeHere, madeWith } from '../rig/page.ts';
 import type { Measure } from './row.ts';
 import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
 
@@ -15,7 +15,7 @@ const AT_ONCE_MS = 1000;
 export function table(outcomes: readonly Outcome[], within: boolean): string {
   return markdownTable(
     HEAD,
-    outcomes.map((outcome) => tableLine(cells(outcome, within))),
+    outcomes.map((outcome) => cells(outcome, within)),
   );
 }
 
@@ -70,11 +70,6 @@ function inCell(text: string): string {
 
 /** Writes a run of all rows into the page, with how it was made. */
 export function writePage(outcomes: readonly Outcome[]): void {
-  const date = new Date().toISOString().slice(0, 10);
-  const made = `\`npm run chaos\`, ${date}, ${machine()}, ${DIALS_PER_SECOND} dials/s and ${LONG_TUNNELS} long tunnels.`;
+  const made = madeWith('npm run chaos', madeHere(), `, ${DIALS_PER_SECOND} dials/s and ${LONG_TUNNELS} long tunnels`);
   writtenBy('chaos', 'docs/RELIABILITY.md').write(`${made}\n\n${table(outcomes, false)}`);
-}
-
-function machine(): string {
-  return `${availableParallelism()} cores, Node ${process.versions.node}`;
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Scope, until } from '../harness/index.ts';
 import { clock } from '../rig/clock.ts';
+import { unless } from '../rig/command.ts';
 import { quantile } from '../rig/figures.ts';
 import type { Topology } from '../rig/split-plane.ts';
 import { type Figures, judge } from './figures.ts';
@@ -51,7 +52,7 @@ export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
   if (skipped) return { ...nothingOf(row), skipped };
   try {
     await using scope = new Scope();
-    const outcome = await Promise.race([observe(scope, row, options), rejected(options.signal, scope)]);
+    const outcome = await unless(options.signal, observe(scope, row, options));
     return { ...outcome, row, seconds: (clock() - begin) / 1000 };
   } catch (error) {
     return { ...nothingOf(row), seconds: (clock() - begin) / 1000, problems: [(error as Error).message] };
@@ -161,14 +162,4 @@ export function doing(
     measure: (measure) => void measures.push(measure),
     note: (text) => void notes.push(text),
   };
-}
-
-/** Rejects when the run is aborted, so that everything in the scope still ends. */
-function rejected(signal: AbortSignal, scope: Scope): Promise<never> {
-  return new Promise((_, reject) => {
-    const end = () => reject(new Error('stopped from outside'));
-    if (signal.aborted) end();
-    else signal.addEventListener('abort', end, { once: true });
-    scope.defer(() => signal.removeEventListener('abort', end));
-  });
 }

@@ -6,8 +6,9 @@ export function tableLine(cells: readonly string[]): string {
   return `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
 }
 
-/** @param lines as `tableLine` makes them */
-export function markdownTable(head: readonly string[], lines: readonly string[]): string {
+/** @param rows cells, or lines as `tableLine` makes them */
+export function markdownTable(head: readonly string[], rows: readonly (string | readonly string[])[]): string {
+  const lines = rows.map((row) => (typeof row === 'string' ? row : tableLine(row)));
   return [tableLine(head), tableLine(head.map(() => '---')), ...lines].join('\n');
 }
 

@@ -1,26 +1,22 @@
 // npm run incidents: stages a fault in a plane of real processes, and says no more of it than an operator would know.
 import { createInterface } from 'node:readline';
-import { parseArgs } from 'node:util';
 import { Scope } from '../harness/index.ts';
+import { commandLine, misused, say } from '../rig/command.ts';
 import { INCIDENTS } from './incidents.ts';
 
 /** Enough that the one with a fault does not stand out. */
 const AGENTS = 10;
 
-const USAGE = `npm run incidents [-- --number N]
-  --number N  which of the ${INCIDENTS.length} (default: any)`;
-
-const { values } = parseArgs({ options: { number: { type: 'string' }, help: { type: 'boolean' } } });
-
-function say(text: string): void {
-  process.stdout.write(`${text}\n`);
-}
+const { values } = commandLine(
+  'incidents',
+  { number: { type: 'string', value: 'N', says: `which of the ${INCIDENTS.length} (default: any)` } },
+  '',
+);
 
 function chosen(): (typeof INCIDENTS)[number] {
   const number = values.number ?? String(1 + Math.floor(Math.random() * INCIDENTS.length));
   const incident = INCIDENTS[Number(number) - 1];
-  if (!incident) throw new Error(`--number is ${number}: want 1 to ${INCIDENTS.length}`);
-  return incident;
+  return incident ?? misused(`--number is ${number}: want 1 to ${INCIDENTS.length}.`);
 }
 
 /** Resolves to whether somebody wants to hear the answer. */
@@ -50,5 +46,4 @@ async function run(): Promise<void> {
   process.stdin.destroy();
 }
 
-if (values.help) say(USAGE);
-else await run();
+await run();

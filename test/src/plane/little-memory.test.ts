@@ -142,7 +142,7 @@ async function uploads(rig: Rig): Promise<void> {
   await moved(flows, sent);
   let arrived: number[] = [];
   const whole = async () => {
-    arrived = (await Promise.all(flows.map(({ id }) => control.count(id)))).map(({ bytes, corrupt }) =>
+    arrived = (await Promise.all(flows.map(({ id }) => control.ask({ id })))).map(({ bytes, corrupt }) =>
       corrupt ? -1 : bytes,
     );
     return arrived.every((bytes) => bytes === KIB * 1024);

@@ -61,6 +61,14 @@ export class Child implements AsyncDisposable {
     this.#child.on('message', take);
   }
 
+  /** Lets it end what it has started, and itself. Resolves once it has. */
+  async leave(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const gone = once(this.#child, 'exit');
+    if (this.running) this.#child.disconnect();
+    await gone;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await killChild(this.#child);
   }

@@ -1,10 +1,10 @@
 import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { goMissing, goProgram, isAlive, killChild, Scope, within } from '../harness/index.ts';
+import { Child } from './child.ts';
+import { unless } from './command.ts';
 
 const run = promisify(execFile);
 const NAMESPACES = '/run/netns';
@@ -41,27 +41,27 @@ export async function namespace<T extends string>(scope: Scope, wires: readonly 
   return { name, command: ['ip', 'netns', 'exec', name] as const, wire: (of: T) => made.get(of) as Wire };
 }
 
-interface ApartOptions {
-  /** Ends it by SIGTERM. */
-  readonly signal: AbortSignal;
-  /** Settings of that network, as sysctl(8) takes them. */
-  readonly settings?: readonly string[];
-  readonly stdout?: 'inherit' | 'ignore';
-}
+/** How long what runs apart may take, in milliseconds. */
+const APART_WITHIN = 3_600_000;
 
-/** Runs a file below test/src in a network of its own. @returns its exit status */
-export async function runApart(file: string, args: readonly string[], options: ApartOptions): Promise<number | null> {
-  const { signal, settings = [], stdout = 'inherit' } = options;
+/**
+ * Runs a file below test/src in a network of its own, and sends it a message.
+ * @param signal lets it end early
+ * @param settings of that network, as sysctl(8) takes them
+ * @returns its answer
+ */
+export async function apart<T>(
+  file: string,
+  message: object,
+  signal: AbortSignal,
+  settings: readonly string[] = [],
+): Promise<T> {
   await using scope = new Scope();
   const [ip, ...inside] = (await namespace(scope, [])).command;
   if (settings.length > 0) await run(ip, [...inside, 'sysctl', '-qw', ...settings]);
-  const path = fileURLToPath(new URL(`../${file}`, import.meta.url));
-  const child = spawn(ip, [...inside, process.execPath, path, ...args], { stdio: ['ignore', stdout, 'inherit'] });
-  const stop = () => void child.kill('SIGTERM');
-  signal.addEventListener('abort', stop);
-  const [status] = await once(child, 'exit');
-  signal.removeEventListener('abort', stop);
-  return status;
+  const child = new Child(file, { command: [ip, ...inside, process.execPath] });
+  scope.defer(() => child.leave());
+  return await unless(signal, child.ask<T>(message, APART_WITHIN));
 }
 
 async function stretch(scope: Scope, name: string, index: number): Promise<Wire> {

@@ -1,5 +1,3 @@
-import { markdownTable, tableLine } from '../harness/docs-page.ts';
-
 /** Figures of a phase, as one table of the report. Rows of tables with the same title are put together. */
 export interface Table {
   readonly title: string;
@@ -54,11 +52,6 @@ function costOfDials(cpu: ReadonlyMap<number, number>): Check[] {
   if (!least || !most || least === most) return [];
   const what = `a dial with ${most[0]} agents costs no more than ${GROWN} times one with ${least[0]}`;
   return [timedCheck(what, most[1] <= GROWN * least[1], (most[1] / least[1]).toFixed(2))];
-}
-
-/** A table as a section of a page. */
-export function section({ title, columns, rows }: Table): string {
-  return `### ${title}\n\n${markdownTable(columns, rows.map(tableLine))}`;
 }
 
 /** Text for figures. */

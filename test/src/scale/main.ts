@@ -1,6 +1,6 @@
 // npm run scale: measures how the plane copes with thousands of agents. Prints tables, and every check that fails.
-import { parseArgs } from 'node:util';
 import { redisMissing } from '@isthmus/directory/testing/servers';
+import { chosen, commandLine, misused } from '../rig/command.ts';
 import { check, type Findings } from './findings.ts';
 import { dials } from './phases/dials.ts';
 import { known, memory } from './phases/growth.ts';
@@ -30,58 +30,43 @@ const TENANTS = 4000;
 const LONG_TENANTS = { dialMs: 20_000, restMs: 20_000 };
 const SHORT_TENANTS = { dialMs: 2000, restMs: 3000 };
 
-const USAGE = `npm run scale [-- OPTIONS]
-  --agents N     number of simulated agents (default ${AGENTS})
-  --short        ${SHORT_AGENTS} agents and short measurements, in less than a minute; judges counts, not times
-  --phase NAME   only this phase; may be repeated
-  --tenants N    another run: a plane for so many tenants, with two agents each
-A run without options writes its figures into docs/LIMITS.md, one with --tenants ${TENANTS} into docs/TENANTS.md. Phases:
-${PHASES.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join('\n')}
-`;
-
-interface Run {
-  /** Unset: the phases run. */
-  readonly tenants?: number;
-  readonly sizes: Sizes;
-  readonly phases: readonly Phase[];
-  readonly short: boolean;
-  /** Whether its figures go into the documentation. */
-  readonly whole: boolean;
-}
-
-function readRun(): Run | undefined {
-  const { values } = parseArgs({
-    options: {
-      agents: { type: 'string' },
-      short: { type: 'boolean', default: false },
-      phase: { type: 'string', multiple: true },
-      tenants: { type: 'string' },
-      help: { type: 'boolean', default: false },
+const { values } = commandLine(
+  'scale',
+  {
+    agents: { type: 'string', value: 'N', says: `number of simulated agents (default ${AGENTS})` },
+    short: {
+      type: 'boolean',
+      default: false,
+      says: `${SHORT_AGENTS} agents and short measurements, in less than a minute; judges counts, not times`,
     },
-  });
-  const { short, phase: names, help } = values;
-  const tenants = values.tenants === undefined ? undefined : Number(values.tenants);
-  const agents = Number(values.agents ?? (short ? SHORT_AGENTS : AGENTS));
-  const unknown = names?.filter((name) => !PHASES.some((phase) => phase.name === name)) ?? [];
-  if (help || !Number.isInteger(agents) || agents < 10 || unknown.length > 0) return undefined;
-  // Twenty tenants have callers.
-  if (tenants !== undefined && !(Number.isInteger(tenants) && tenants >= 20)) return undefined;
-  return {
-    ...(tenants !== undefined && { tenants }),
-    sizes: sizesOf(agents, short),
-    short,
-    phases: names ? PHASES.filter(({ name }) => names.includes(name)) : PHASES,
-    whole: !short && !names && agents === AGENTS,
-  };
+    phase: {
+      type: 'string',
+      multiple: true,
+      default: [] as string[],
+      value: 'NAME',
+      says: 'only this phase; may be repeated',
+    },
+    tenants: { type: 'string', value: 'N', says: 'another run: a plane for so many tenants, with two agents each' },
+  },
+  `A run without options writes its figures into docs/LIMITS.md, one with --tenants ${TENANTS} into docs/TENANTS.md. Phases:
+${PHASES.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join('\n')}`,
+);
+const { short } = values;
+
+/** @returns a number that is given, or else `or` */
+function numberOf(name: 'agents' | 'tenants', least: number, or: number): number {
+  const number = Number(values[name] ?? or);
+  if (!Number.isInteger(number) || number < least) misused(`--${name} needs a number from ${least}.`);
+  return number;
 }
 
 /** Two thirds of the herd lose a session: 2,000 of 3,000 in a whole run. */
-function sizesOf(all: number, short: boolean): Sizes {
+function sizesOf(all: number): Sizes {
   const sizes = { few: 10, some: Math.ceil(all / 5), herd: Math.ceil(all * 0.6), all };
   return { ...sizes, ...(short ? SHORT : LONG) };
 }
 
-async function measured({ sizes, phases }: Run): Promise<Findings[]> {
+async function measured(sizes: Sizes, phases: readonly Phase[]): Promise<Findings[]> {
   const findings: Findings[] = [];
   const plane = new CurrentPlane();
   try {
@@ -130,23 +115,17 @@ class CurrentPlane {
   }
 }
 
-const wanted = readRun();
-const missing = redisMissing();
-if (!wanted || missing) {
-  process.stderr.write(wanted ? `${missing}\n` : USAGE);
-  process.exitCode = 2;
-} else {
-  const held = wanted.tenants === undefined ? await runPhases(wanted) : await runTenants(wanted.tenants, wanted.short);
-  process.exitCode = held ? 0 : 1;
+async function runPhases(): Promise<boolean> {
+  const agents = numberOf('agents', 10, short ? SHORT_AGENTS : AGENTS);
+  const phases = chosen(PHASES, values.phase);
+  const findings = await measured(sizesOf(agents), phases);
+  if (!short && phases === PHASES && agents === AGENTS) write(findings);
+  return print(findings, short, out);
 }
 
-async function runPhases(run: Run): Promise<boolean> {
-  const findings = await measured(run);
-  if (run.whole) write(findings);
-  return print(findings, run.short, out);
-}
-
-async function runTenants(tenants: number, short: boolean): Promise<boolean> {
+async function runTenants(): Promise<boolean> {
+  // Twenty tenants have callers.
+  const tenants = numberOf('tenants', 20, TENANTS);
   const log = (text: string) => void process.stderr.write(text);
   const findings = await tenantsRun({ tenants, ...(short ? SHORT_TENANTS : LONG_TENANTS) }, log);
   if (!short && tenants === TENANTS) write([findings], 'docs/TENANTS.md', `npm run scale -- --tenants ${TENANTS}`);
@@ -156,3 +135,9 @@ async function runTenants(tenants: number, short: boolean): Promise<boolean> {
 function out(text: string): void {
   process.stdout.write(text);
 }
+
+const missing = redisMissing();
+if (missing) {
+  process.stderr.write(`${missing}\n`);
+  process.exitCode = 2;
+} else process.exitCode = (await (values.tenants === undefined ? runPhases() : runTenants())) ? 0 : 1;

@@ -1,7 +1,8 @@
-import { cpus, totalmem } from 'node:os';
-import { writtenBy } from '../harness/docs-page.ts';
+import { totalmem } from 'node:os';
+import { markdownTable, writtenBy } from '../harness/docs-page.ts';
 import { aligned } from '../rig/figures.ts';
-import { type Check, type Findings, merged, mib, section } from './findings.ts';
+import { madeHere, madeWith } from '../rig/page.ts';
+import { type Check, type Findings, merged, mib } from './findings.ts';
 
 /** Prints tables, checks that do not hold, and the closing line. A short run leaves out checks of time. @returns whether all held */
 export function print(all: readonly Findings[], short: boolean, out: (text: string) => void): boolean {
@@ -20,18 +21,17 @@ export function print(all: readonly Findings[], short: boolean, out: (text: stri
  */
 export function write(all: readonly Findings[], page = 'docs/LIMITS.md', command = 'npm run scale'): void {
   const { tables, checks } = merged(all);
-  const parts = [measuredOn(command), ...tables.map(section), bounds(checks)];
-  writtenBy('scale', page).write(parts.filter((part) => part !== '').join('\n\n'));
+  const made = madeWith(
+    command,
+    madeHere(),
+    `, ${mib(totalmem())}; all processes, the simulated agents too, share them`,
+  );
+  const sections = tables.map(({ title, columns, rows }) => `### ${title}\n\n${markdownTable(columns, rows)}`);
+  writtenBy('scale', page).write([made, ...sections, ...bounds(checks)].join('\n\n'));
 }
 
-function measuredOn(command: string): string {
-  const { length, 0: first } = cpus();
-  const machine = `${length} processors (${first?.model.trim()}), ${mib(totalmem())}`;
-  return `Measured with \`${command}\` on Node ${process.versions.node}, ${machine}; all processes, the simulated agents too, share them.`;
-}
-
-/** Returns the checks that do not hold, or nothing. */
-function bounds(checks: readonly Check[]): string {
+/** Returns the checks that do not hold. */
+function bounds(checks: readonly Check[]): string[] {
   const lines = checks.filter(({ holds }) => !holds).map(({ what, found }) => `- ${what}: ${found}`);
-  return lines.length === 0 ? '' : ['### What does not hold', '', ...lines].join('\n');
+  return lines.length === 0 ? [] : ['### What does not hold', lines.join('\n')];
 }

@@ -1,8 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { quantile } from '../../rig/figures.ts';
-import type { Control, Counted } from '../../rig/load/control.ts';
+import type { Control } from '../../rig/load/control.ts';
 import { Flow } from '../../rig/load/flow.ts';
 import type { Settings } from '../../rig/load/messages.ts';
+import type { Counted } from '../../rig/load/modes.ts';
 import { Tunnels } from '../../rig/load/tunnels.ts';
 import { type Usage, usage } from '../../rig/load/usage.ts';
 import { type Phase, Pinger } from '../../rig/load/workers.ts';
@@ -53,7 +54,7 @@ export class Bench {
   async look(flows: readonly Flow[], up = false): Promise<Moment> {
     const used = usage(this.settings.groups);
     const at = performance.now();
-    const counted = up ? await Promise.all(flows.map(({ id }) => this.control.count(id))) : flows.map(readHere);
+    const counted = up ? await Promise.all(flows.map(({ id }) => this.control.ask({ id }))) : flows.map(readHere);
     return { at, used, counted };
   }
 }

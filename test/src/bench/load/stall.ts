@@ -70,7 +70,7 @@ export async function stall(bench: Bench, up: boolean): Promise<Figures> {
   const growth = memoryGrowth(memory, usage(groups));
   const swallowed = await swallowedBytes(bench, stalled, up);
   const kernel_tcp_mb = kernelTcpBytes() / 1e6;
-  await bench.control.release();
+  await bench.control.ask({ act: 'release' });
   await closeAll(tunnels);
   await finish(bench, healthy);
   return {
@@ -112,7 +112,7 @@ async function settled(bench: Bench, flows: readonly Flow[], up: boolean): Promi
 /** Returns what the way took in although nobody read at its end, socket buffers included. */
 async function swallowedBytes({ control }: Bench, flows: readonly Flow[], up: boolean): Promise<number> {
   let sum = 0;
-  for (const flow of flows) sum += up ? flow.bytes : (await control.count(flow.id)).bytes;
+  for (const flow of flows) sum += up ? flow.bytes : (await control.ask({ id: flow.id })).bytes;
   return sum;
 }
 

@@ -2,8 +2,7 @@ import type { Direction } from '../../rig/network.ts';
 import type { AnpBinaries } from '../families.ts';
 
 export interface PathSettings {
-  /** Names of cases, or what they begin with; empty for all. */
-  readonly cases: readonly string[];
+  readonly cases: readonly Case[];
   readonly windowMs: number;
   readonly anp?: AnpBinaries;
   /** TCP's congestion control; default: the machine's. */

@@ -1,16 +1,18 @@
 // npm run bench -- --paths: measures planes over paths that are long, lossy or thin, beside bare TCP. It runs in a network of its own.
 import { execFileSync } from 'node:child_process';
+import { tableLine } from '../../harness/docs-page.ts';
 import { Scope } from '../../harness/index.ts';
 import { listening } from '../../rig/child.ts';
+import { interrupted, say, unless } from '../../rig/command.ts';
 import { short } from '../../rig/figures.ts';
 import type { Front } from '../../rig/load/messages.ts';
 import { namespace, pathTo } from '../../rig/network.ts';
 import { type Family, overPath } from '../families.ts';
-import { CASES, type Case, type PathSettings } from './cases.ts';
+import type { Case, PathSettings } from './cases.ts';
 import { measure, type Seen } from './measure.ts';
 
 /** Measures one case on one contender: in a namespace of its own, over a path that is new. */
-async function run(settings: PathSettings, each: Case, contender: string): Promise<Seen> {
+async function run(settings: PathSettings, each: Case, contender: string, signal: AbortSignal): Promise<Seen> {
   await using scope = new Scope();
   const far = await namespace(scope, []);
   for (const inside of [[], far.command]) setTcp(inside, settings.tcp);
@@ -27,7 +29,7 @@ async function run(settings: PathSettings, each: Case, contender: string): Promi
   });
   const { door } = (await family?.(scope, port)) ?? {};
   const front: Front = door ? { kind: 'door', door, protocol: 'connect' } : { kind: 'direct', host };
-  return await measure(front, port, each, settings.windowMs);
+  return await unless(signal, measure(front, port, each, settings.windowMs));
 }
 
 /** What one run has learnt about a path is nothing to the next. @param control the congestion control; default: the machine's */
@@ -37,21 +39,21 @@ function setTcp(inside: readonly string[], control?: string): void {
   execFileSync(command, args);
 }
 
-const settings = JSON.parse(process.argv[2] ?? '') as PathSettings;
-const contenders = ['tcp', 'isthmus', ...(settings.anp ? ['anp'] : [])];
-
-/** @returns a cell for each contender, with the figures of a row */
-async function row(each: Case): Promise<string[]> {
-  const cells: string[] = [];
-  for (const contender of contenders) cells.push(await cell(each, contender));
-  return cells;
-}
-
-async function cell(each: Case, contender: string): Promise<string> {
-  try {
-    return told(await run(settings, each, contender));
-  } catch (error) {
-    return (error as Error).message.split('\n', 1)[0] as string;
+/** Prints a row of the table for each path, with the figures of each contender. */
+async function table(settings: PathSettings, signal: AbortSignal): Promise<void> {
+  const contenders = ['tcp', 'isthmus', ...(settings.anp ? ['anp'] : [])];
+  say(`${tableLine(['path', ...contenders])}\n${tableLine(['---', ...contenders.map(() => '---')])}`);
+  for (const each of settings.cases) {
+    const cells = [each.title];
+    for (const contender of contenders) {
+      const cell = run(settings, each, contender, signal).then(
+        told,
+        (error: Error) => `${error.message.split('\n', 1)}`,
+      );
+      cells.push(await cell);
+    }
+    if (signal.aborted) return;
+    say(tableLine(cells));
   }
 }
 
@@ -63,9 +65,7 @@ function told({ kbPerSecond, small }: Seen): string {
   return `${rate}; ${times}; ${lost} lost`;
 }
 
-const chosen = CASES.filter(
-  ({ name }) => settings.cases.length === 0 || settings.cases.some((one) => name.startsWith(one)),
-);
-process.stdout.write(`| path | ${contenders.join(' | ')} |\n| --- ${'| --- '.repeat(contenders.length)}|\n`);
-for (const each of chosen) process.stdout.write(`| ${each.title} | ${(await row(each)).join(' | ')} |\n`);
-process.exit(0);
+process.once('message', async (settings: PathSettings) => {
+  await table(settings, interrupted());
+  if (process.connected) process.send?.({}, () => process.exit(0));
+});

@@ -1,26 +1,22 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { ANSWER_BYTES, MODES, QUESTION_BYTES, QUESTIONS } from './modes.ts';
+import { createInterface } from 'node:readline';
+import { within } from '@isthmus/runtime/testing';
+import { type Counted, MODES, type Question } from './modes.ts';
 
 /** How long the destination may take to answer a question, in milliseconds. */
 const ANSWER_WITHIN = 5000;
 
-export interface Counted {
-  readonly bytes: number;
-  readonly corrupt: boolean;
-}
-
 /** Asks the destination what it sent and received, on a connection that passes through no plane. */
 export class Control {
   readonly #socket: Socket;
-  readonly #asked: ((answer: Counted) => void)[] = [];
-  #rest = Buffer.alloc(0);
+  readonly #answers: AsyncIterator<string>;
   #lastId = 0;
 
   private constructor(socket: Socket) {
     this.#socket = socket;
     socket.write(Buffer.of(MODES.control));
-    socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    this.#answers = createInterface({ input: socket })[Symbol.asyncIterator]();
   }
 
   static async connect(port: number): Promise<Control> {
@@ -35,43 +31,14 @@ export class Control {
     return ((process.pid & 0xffff) << 15) + this.#lastId;
   }
 
-  count(id: number): Promise<Counted> {
-    return this.#ask(QUESTIONS.count, id);
-  }
-
-  /** Ends a source cleanly. */
-  async stop(id: number): Promise<void> {
-    await this.#ask(QUESTIONS.stop, id);
-  }
-
-  /** Lets every stalled connection read again. */
-  async release(): Promise<void> {
-    await this.#ask(QUESTIONS.release, 0);
+  async ask(question: Question): Promise<Counted> {
+    const answer = this.#answers.next();
+    this.#socket.write(`${JSON.stringify(question)}\n`);
+    const { value } = await within(answer, { deadline: ANSWER_WITHIN, what: 'an answer of the destination' });
+    return JSON.parse(value);
   }
 
   end(): void {
     this.#socket.destroy();
-  }
-
-  #ask(question: number, id: number): Promise<Counted> {
-    const bytes = Buffer.alloc(QUESTION_BYTES);
-    bytes[0] = question;
-    bytes.writeUInt32BE(id, 1);
-    this.#socket.write(bytes);
-    return new Promise((resolve, reject) => {
-      const late = setTimeout(() => reject(new Error('the destination does not answer')), ANSWER_WITHIN);
-      this.#asked.push((answer) => {
-        clearTimeout(late);
-        resolve(answer);
-      });
-    });
-  }
-
-  #take(chunk: Buffer): void {
-    this.#rest = Buffer.concat([this.#rest, chunk]);
-    for (; this.#rest.length >= ANSWER_BYTES; this.#rest = this.#rest.subarray(ANSWER_BYTES)) {
-      const answer = { bytes: Number(this.#rest.readBigUInt64BE(0)), corrupt: this.#rest[8] === 1 };
-      this.#asked.shift()?.(answer);
-    }
   }
 }

@@ -1,8 +1,9 @@
 // The destination of all works, in its own process: it echoes, pours, reads, or stalls, as each connection asks, behind a ClientHello or not.
 import { createServer, type Socket } from 'node:net';
+import { createInterface } from 'node:readline';
 import { clock } from '../clock.ts';
 import { HELLO, HELLO_BYTES } from './hello.ts';
-import { ANSWER_BYTES, HEADER_BYTES, MODES, QUESTION_BYTES, QUESTIONS } from './modes.ts';
+import { HEADER_BYTES, MODES, type Question } from './modes.ts';
 import { Position } from './pattern.ts';
 
 /** At most one period of the pattern. */
@@ -140,23 +141,15 @@ function stand(socket: Socket): void {
 }
 
 function control(socket: Socket, rest: Buffer): void {
-  let asked = rest;
-  const answer = () => {
-    for (; asked.length >= QUESTION_BYTES; asked = asked.subarray(QUESTION_BYTES)) {
-      const tally = tallyOf(asked.readUInt32BE(1));
-      if (asked[0] === QUESTIONS.stop) tally.stopped = true;
-      if (asked[0] === QUESTIONS.release) for (const each of stalled) each.resume();
-      const bytes = Buffer.alloc(ANSWER_BYTES);
-      bytes.writeBigUInt64BE(BigInt(tally.bytes), 0);
-      bytes[8] = tally.corrupt ? 1 : 0;
-      socket.write(bytes);
-    }
-  };
-  socket.on('data', (chunk: Buffer) => {
-    asked = Buffer.concat([asked, chunk]);
-    answer();
+  const lines = createInterface({ input: socket });
+  lines.on('line', (line) => {
+    const { id = 0, act }: Question = JSON.parse(line);
+    const tally = tallyOf(id);
+    if (act === 'stop') tally.stopped = true;
+    if (act === 'release') for (const each of stalled) each.resume();
+    socket.write(`${JSON.stringify(tally)}\n`);
   });
-  answer();
+  if (rest.length > 0) socket.unshift(rest);
 }
 
 const server = createServer({ highWaterMark: 256 * 1024 }, serve);

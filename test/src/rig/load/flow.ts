@@ -89,7 +89,7 @@ export class Flow {
   /** Finishes cleanly: the sender stops, data in flight arrives, the tunnel closes. */
   async finish(control: Control): Promise<void> {
     this.#stopping = true;
-    await control.stop(this.id);
+    await control.ask({ id: this.id, act: 'stop' });
     const late = performance.now() + DRAIN_WITHIN;
     // A source ends its tunnel itself.
     while (!this.ended && this.#reads && performance.now() < late) await pause(10);

@@ -29,7 +29,14 @@ export function header(mode: 'source' | 'file' | 'sink' | 'stall', id: number, n
   return bytes;
 }
 
-/** A question is one byte and an id. An answer is the bytes counted so far (8) and whether one of them was wrong (1). */
-export const QUESTIONS = { count: 0x63, stop: 0x78, release: 0x72 } as const;
-export const QUESTION_BYTES = 5;
-export const ANSWER_BYTES = 9;
+/** Asks what the destination has counted for an id, and perhaps to end its source, or to let all that stalls read again. A line of JSON. */
+export interface Question {
+  readonly id?: number;
+  readonly act?: 'stop' | 'release';
+}
+
+/** The answer. */
+export interface Counted {
+  readonly bytes: number;
+  readonly corrupt: boolean;
+}
