@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { ask } from '../rig/child.ts';
 import { derived } from '../rig/figures.ts';
-import type { Figures, Result, Settings } from '../rig/load/messages.ts';
+import type { Figures, Load, Result } from '../rig/load/messages.ts';
 import { type Contender, frontOf, Planes } from './contenders.ts';
 import type { Started } from './families.ts';
 import type { Line } from './lines.ts';
@@ -66,7 +66,8 @@ async function load(
 ): Promise<Result> {
   const { groups } = started;
   const front = frontOf(contender, started);
-  const settings: Settings = {
+  const settings = {
+    load: 'work',
     front,
     destinationPort,
     work,
@@ -76,10 +77,10 @@ async function load(
     rate,
     groups,
     ...(first !== undefined && { first }),
-  };
+  } satisfies Load;
   const { figures, errors } = contender.planebench
     ? await planebench(contender.planebench, settings)
-    : await ask<Result>('bench/load/main.ts', settings, windowMs + GRACE);
+    : await ask<Result>('rig/load/main.ts', settings, windowMs + GRACE);
   return { figures: rounded(derived(figures, Object.keys(groups))), errors };
 }
 

@@ -6,7 +6,7 @@ import { freePort, killChild, newTrust, Scope, startServer, tempDir, until } fro
 import { ask, listening } from '../rig/child.ts';
 import { derived, short } from '../rig/figures.ts';
 import { NAME } from '../rig/load/hello.ts';
-import type { Result, WorkName } from '../rig/load/messages.ts';
+import type { Load, Result, WorkName } from '../rig/load/messages.ts';
 
 interface OneAddressSettings {
   readonly windowMs: number;
@@ -72,8 +72,8 @@ async function cell(
 ) {
   const front = { kind: 'forward', port, named: true } as const;
   const groups: Record<string, number[]> = pid === 0 ? {} : { hub: [pid] };
-  const settings = { front, destinationPort, work, conns, windowMs, pace: 1, rate: 0, groups };
-  const { figures: found, errors } = await ask<Result>('bench/load/main.ts', settings, windowMs + GRACE_MS);
+  const load = { load: 'work', front, destinationPort, work, conns, windowMs, pace: 1, rate: 0, groups } satisfies Load;
+  const { figures: found, errors } = await ask<Result>('rig/load/main.ts', load, windowMs + GRACE_MS);
   const all = derived(found, Object.keys(groups));
   const told = figures.flatMap((name) => (all[name] === undefined ? [] : [`${name} ${short(all[name])}`]));
   return [...told, ...Object.entries(errors).map(([kind, count]) => `${count} × ${kind}`)].join(', ');

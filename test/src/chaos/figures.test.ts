@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { DialRecord } from '../rig/load/messages.ts';
 import { judge, type Seen } from './figures.ts';
-import type { DialRecord } from './load/messages.ts';
 import type { Strike } from './row.ts';
 
 const dial: DialRecord = { protocol: 'grpc', first: 0, by: 0, at: 1000, ms: 5, outcome: 'ok' };

@@ -1,6 +1,6 @@
 import { quantile } from '../rig/figures.ts';
-import type { Cut, DialRecord, Pause } from './load/messages.ts';
-import type { TargetEnd } from './load/targets.ts';
+import type { TunnelEnd } from '../rig/load/destination.ts';
+import type { Cut, DialRecord, Pause } from '../rig/load/messages.ts';
 import type { Bounds, Measure, Strike } from './row.ts';
 
 /** An answer that was under way when a strike came may arrive at least this much later, in milliseconds. */
@@ -14,7 +14,7 @@ export interface Seen {
   readonly dials: readonly DialRecord[];
   readonly cuts: readonly Cut[];
   readonly pauses: readonly Pause[];
-  readonly ends: readonly TargetEnd[];
+  readonly ends: readonly TunnelEnd[];
   readonly strikes: readonly Strike[];
   /** The slowest of a hundred dials before the fault, in milliseconds: a busy machine takes longer to pass on an answer. */
   readonly before: number;

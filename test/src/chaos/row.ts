@@ -1,7 +1,6 @@
 import type { Scope } from '../harness/index.ts';
 import type { Carried, Topology } from '../rig/split-plane.ts';
-import type { Load } from './load/load.ts';
-import type { Targets } from './load/targets.ts';
+import type { Load } from './load.ts';
 
 /** How long a supervisor takes to restart a process, in milliseconds. */
 export const RESTART_AFTER = 2000;
@@ -56,7 +55,8 @@ export interface Context<T extends Topology = Topology> {
   readonly scope: Scope;
   readonly plane: T;
   readonly load: Load;
-  readonly targets: Targets;
+  /** What the load dials, `host:port`. It does what the first byte says (`modes.ts`). */
+  readonly destination: string;
   readonly short: boolean;
   /** Lists the tunnels that a fault takes with it, and then commits the fault. */
   strike(options: StrikeOptions, commit: () => unknown): Promise<Strike>;

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Scope, until } from '../harness/index.ts';
+import { listening } from '../rig/child.ts';
 import { clock } from '../rig/clock.ts';
 import { unless } from '../rig/command.ts';
 import { quantile } from '../rig/figures.ts';
+import type { DestinationState } from '../rig/load/destination.ts';
 import type { Topology } from '../rig/split-plane.ts';
 import { type Figures, judge } from './figures.ts';
-import { type Load, startLoad } from './load/load.ts';
-import { Targets } from './load/targets.ts';
+import { Load } from './load.ts';
 import { normalAgain } from './normal.ts';
 import type { Context, Measure, Row, Strike } from './row.ts';
 
@@ -60,23 +61,23 @@ export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
 }
 
 async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Promise<Omit<Outcome, 'row' | 'seconds'>> {
-  const targets = await Targets.listen(scope);
+  const { port, child } = await listening(scope, 'rig/load/destination.ts', { argument: '0.0.0.0' });
   const plane = await row.topology(scope);
   await whole(plane);
-  const load = startLoad(scope, {
+  const calls = {
     doors: plane.doors,
-    echo: targets.echo.authority,
-    framesPort: targets.framesPort,
+    port,
     dialsPerSecond: Math.min(rate, row.dialsPerSecond ?? rate),
     tunnels: LONG_TUNNELS,
     ...(row.tunnelLife && { tunnelLife: row.tunnelLife(short) }),
-  });
+  };
+  const load = scope.use(new Load(calls));
   const before = await baseline(load, short ? 1000 : 5000);
 
   const [from, cpuFrom] = [clock(), load.cpuMs];
   const told: Told = { strikes: [], measures: [], notes: [] };
   const { strikes, measures, notes } = told;
-  const context = { scope, plane, load, targets, short, ...doing(plane, short, told) };
+  const context = { scope, plane, load, destination: `127.0.0.1:${port}`, short, ...doing(plane, short, told) };
   const failure = await row.inject(context).then(
     () => undefined,
     (error: Error) => error.message,
@@ -84,15 +85,16 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
   const normal = await normalAgain(load, plane, short ? undefined : before, clock());
   const loadCpu = (load.cpuMs - cpuFrom) / (clock() - from);
   await load.stop();
+  const { ends, wrong } = await child.ask<DestinationState>('state');
 
   const dials = load.dials.filter(({ at, ms }) => at + ms >= from);
   // Tunnels that ended because the load stopped are not in this list.
   const cuts = load.cuts.filter(({ at }) => at >= from);
-  const seen = { dials, cuts, pauses: load.pauses, ends: targets.ends, strikes, before, timed: !short };
+  const seen = { dials, cuts, pauses: load.pauses, ends, strikes, before, timed: !short };
   const { figures, problems } = judge(seen, row.bounds, measures);
   const all = [
     ...(failure ? [failure] : []),
-    ...[...load.wrong, ...targets.wrong].slice(0, 5),
+    ...[...load.wrong, ...wrong].slice(0, 5),
     ...problems,
     ...(normal.ms === undefined ? [`not back to normal within 60 s: ${normal.lacking}`] : []),
   ];

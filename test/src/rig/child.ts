@@ -56,11 +56,6 @@ export class Child implements AsyncDisposable {
     this.#child.send(message as object);
   }
 
-  /** Calls `take` with each message that it sends unasked. */
-  on<T>(take: (message: T) => void): void {
-    this.#child.on('message', take);
-  }
-
   /** Lets it end what it has started, and itself. Resolves once it has. */
   async leave(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;

@@ -3,6 +3,7 @@ import type { Scope } from '../harness/scope.ts';
 import { answered } from '../rig/dial.ts';
 import type { Door } from '../rig/door.ts';
 import { quantile } from '../rig/figures.ts';
+import { AtRate } from '../rig/load/at-rate.ts';
 
 /** Each dial leaves a port in TIME_WAIT for a minute. Every address has its own 28,000 ports. */
 const ADDRESSES = 16;
@@ -60,24 +61,15 @@ export async function dialAsFast(
 /** Dials this many times a second, whether the last dial is over or not. */
 export class SteadyDials {
   readonly results = new DialResults();
-  readonly #running = new Set<Promise<void>>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #rate: AtRate;
 
   constructor(callers: Callers, perSecond: number) {
-    const start = performance.now();
-    let dials = 0;
-    this.#timer = setInterval(() => {
-      for (const due = ((performance.now() - start) / 1000) * perSecond; dials < due; ) {
-        const dial = dialOnce(callers, dials++, this.results).finally(() => this.#running.delete(dial));
-        this.#running.add(dial);
-      }
-    }, 5);
+    this.#rate = new AtRate(perSecond, (index) => dialOnce(callers, index, this.results));
   }
 
   /** Stops dialling. Resolves when the last dial has its answer. */
   async stop(): Promise<DialResults> {
-    clearInterval(this.#timer);
-    await Promise.all(this.#running);
+    await this.#rate.stop();
     return this.results;
   }
 }

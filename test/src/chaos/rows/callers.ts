@@ -1,8 +1,8 @@
 import { goMissing, until } from '../../harness/index.ts';
 import { listening } from '../../rig/child.ts';
 import { clock } from '../../rig/clock.ts';
+import { flooding } from '../../rig/flooding.ts';
 import type { DestinationState } from '../../rig/load/destination.ts';
-import { flooding } from '../../rig/load/flooding.ts';
 import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
 import type { Context, Row } from '../row.ts';
 

@@ -13,7 +13,6 @@ import { clock } from '../../rig/clock.ts';
 import { dial } from '../../rig/dial.ts';
 import { type Door, PROTOCOLS } from '../../rig/door.ts';
 import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
-import type { Targets } from '../load/targets.ts';
 import type { Context, Row } from '../row.ts';
 
 const SHAPE = { servers: 2, agents: 4 };
@@ -50,12 +49,12 @@ async function twoServersOneDoor(scope: Scope): Promise<ServerPlane & { readonly
 type Starving = Context<ServerPlane & { readonly starved: Door }>;
 
 /** Dials the starved server by every protocol. @returns how long the slowest refusal took, and the text of each */
-async function turnedAway({ plane, targets }: Starving): Promise<{ readonly ms: number; readonly told: string[] }> {
+async function turnedAway({ plane, destination }: Starving): Promise<{ readonly ms: number; readonly told: string[] }> {
   let ms = 0;
   const told: string[] = [];
   for (const protocol of PROTOCOLS) {
     const at = clock();
-    const call = dial([plane.starved], 0, protocol, targets.echo.authority);
+    const call = dial([plane.starved], 0, protocol, destination);
     const error = await call.then(
       ({ stream }) => {
         stream.destroy();
@@ -71,12 +70,12 @@ async function turnedAway({ plane, targets }: Starving): Promise<{ readonly ms: 
 
 /** Opens tunnels until the server has only its reserve left. */
 async function useUp(context: Starving, server: Member): Promise<void> {
-  const { scope, plane, targets, hold, short, measure } = context;
+  const { scope, plane, destination, hold, short, measure } = context;
   limitDescriptors(server.program, openDescriptors(server.program.pid) + FOR_TUNNELS);
   const held: Duplex[] = [];
   scope.defer(() => held.forEach((stream) => void stream.destroy()));
   const open = async () => {
-    const { stream } = await dial([plane.starved], 0, 'connect', targets.echo.authority);
+    const { stream } = await dial([plane.starved], 0, 'connect', destination);
     held.push(stream.on('error', () => {}));
   };
   // A process counts what it has a while after it opens something, and no process has its limit lowered elsewhere.
@@ -103,16 +102,16 @@ async function useUp(context: Starving, server: Member): Promise<void> {
   for (const stream of held) stream.destroy();
   measure({
     name: 'callers accepted again after',
-    value: await takesAgain(plane.starved, targets),
+    value: await takesAgain(plane.starved, destination),
     unit: 'ms',
     most: 2000,
   });
 }
 
-async function takesAgain(door: Door, { echo }: Targets): Promise<number> {
+async function takesAgain(door: Door, destination: string): Promise<number> {
   const from = clock();
   const taken = async () => {
-    const { stream } = await dial([door], 0, 'grpc', echo.authority);
+    const { stream } = await dial([door], 0, 'grpc', destination);
     stream.destroy();
     return true;
   };
@@ -130,7 +129,7 @@ function lowestFree(pid: number): number {
 
 /** No descriptor can be opened: the server cannot answer callers, and closes what they connect. */
 async function useUpAll(context: Starving, server: Member): Promise<void> {
-  const { plane, targets, hold, measure, short } = context;
+  const { plane, destination, hold, measure, short } = context;
   // What was closed a moment ago leaves room.
   await hold(1000, 1000);
   limitDescriptors(server.program, lowestFree(server.program.pid));
@@ -146,7 +145,7 @@ async function useUpAll(context: Starving, server: Member): Promise<void> {
   limitDescriptors(server.program, ENOUGH);
   measure({
     name: 'accepted again, after total exhaustion, after',
-    value: await takesAgain(plane.starved, targets),
+    value: await takesAgain(plane.starved, destination),
     unit: 'ms',
     most: 2000,
   });

@@ -1,6 +1,6 @@
 import { Scope, until } from '../../harness/index.ts';
 import { listening } from '../../rig/child.ts';
-import { flooding } from '../../rig/load/flooding.ts';
+import { flooding } from '../../rig/flooding.ts';
 import { FLOODS, type FloodDone, type FloodKind, heldBy } from '../../rig/load/messages.ts';
 import { networksMissing } from '../../rig/network.ts';
 import { type TenantsPlane, tenantsPlane } from '../../rig/tenants-plane.ts';

@@ -1,9 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
-import { type Relay, type Scope, within } from '../../harness/index.ts';
+import type { Relay, Scope } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
 import { answered } from '../../rig/dial.ts';
 import type { Door } from '../../rig/door.ts';
+import { MODES } from '../../rig/load/modes.ts';
+import { answerTo } from '../../rig/load/tunnels.ts';
 import {
   type Direction,
   namespace,
@@ -141,9 +143,9 @@ const pathShrinks: Row<PathPlane> = {
   bounds: { dialMs: 1000, pauseMs: 3500 },
   skip: () => pathsMissing() || undefined,
   topology: behindPaths,
-  async inject({ plane, targets, strike, hold, measure }) {
+  async inject({ plane, destination, strike, hold, measure }) {
     const [hub] = plane.hubs;
-    const large = new LargeDials(plane.doors, targets.echo.authority);
+    const large = new LargeDials(plane.doors, destination);
     const set = (way: Direction) => Promise.all(plane.paths.map((path) => path.set({ up: way, down: way })));
     await strike({ touches: ({ hubId }) => hubId === hub?.id }, () => set(SHRUNK));
     await hold(12_000, 12_000);
@@ -163,8 +165,8 @@ class LargeDials {
   readonly #running: Promise<unknown>;
   #stopped = false;
 
-  constructor(doors: readonly Door[], echo: string) {
-    this.#running = Promise.all(doors.flatMap((door) => [1, 2, 3, 4].map(() => this.#run(door, echo))));
+  constructor(doors: readonly Door[], destination: string) {
+    this.#running = Promise.all(doors.flatMap((door) => [1, 2, 3, 4].map(() => this.#run(door, destination))));
   }
 
   async stop(): Promise<this> {
@@ -173,11 +175,11 @@ class LargeDials {
     return this;
   }
 
-  async #run(door: Door, echo: string): Promise<void> {
+  async #run(door: Door, destination: string): Promise<void> {
     while (!this.#stopped) {
       const from = clock();
       try {
-        await exchange(door, echo);
+        await exchange(door, destination);
         this.took.push(clock() - from);
       } catch (error) {
         this.failed.push((error as Error).message);
@@ -188,23 +190,13 @@ class LargeDials {
 }
 
 /** Dials, and sends as much as comes back, within ten seconds. */
-async function exchange(door: Door, echo: string): Promise<void> {
-  const stream = await answered(door, 'connect', echo, 10_000);
-  stream.on('error', () => {});
+async function exchange(door: Door, destination: string): Promise<void> {
+  const tunnel = await answered(door, 'connect', destination, 10_000);
+  tunnel.on('error', () => {});
   try {
-    let missing = LARGE.length;
-    const back = new Promise<void>((resolve, reject) => {
-      stream.on('data', (chunk: Buffer) => {
-        missing -= chunk.length;
-        if (missing <= 0) resolve();
-      });
-      stream.once('close', () => reject(new Error(`ended ${missing} bytes short`)));
-    });
-    stream.resume();
-    stream.write(LARGE);
-    await within(back, { deadline: 10_000, what: () => `${missing} bytes` });
+    await answerTo(tunnel, Buffer.concat([Buffer.of(MODES.echo), LARGE]), LARGE.length, 10_000);
   } finally {
-    stream.destroy();
+    tunnel.destroy();
   }
 }
 

@@ -1,6 +1,6 @@
 import { type Member, residentBytes } from '../../harness/index.ts';
 import { listening } from '../../rig/child.ts';
-import { flooding } from '../../rig/load/flooding.ts';
+import { flooding } from '../../rig/flooding.ts';
 import { networksMissing } from '../../rig/network.ts';
 import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
 import type { Context, Row } from '../row.ts';

@@ -1,7 +1,8 @@
-// The destination of all works, in its own process: it echoes, pours, reads, or stalls, as each connection asks, behind a ClientHello or not.
+// The destination of all loads, in its own process: it does what each connection asks, behind a ClientHello or not.
 import { createServer, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import { clock } from '../clock.ts';
+import { Exchange } from './exchange.ts';
 import { HELLO, HELLO_BYTES } from './hello.ts';
 import { HEADER_BYTES, MODES, type Question } from './modes.ts';
 import { Position } from './pattern.ts';
@@ -13,7 +14,7 @@ const CHUNK = 60 * 1024;
 const CHUNKS_A_TURN = 4;
 
 /** Modes with an id and a number. */
-const COUNTED: readonly number[] = [MODES.source, MODES.file, MODES.sink, MODES.stall];
+const COUNTED: readonly number[] = [MODES.source, MODES.file, MODES.sink, MODES.stall, MODES.exchange];
 
 interface Tally {
   bytes: number;
@@ -33,8 +34,14 @@ function tallyOf(id: number): Tally {
   return tally;
 }
 
-/** Connections that are open, and when their number last fell, by the shared clock. */
-const state = { open: 0, changedAt: clock() };
+/** The destination's end of a long tunnel that ended. */
+export interface TunnelEnd {
+  readonly tunnel: number;
+  readonly at: number;
+}
+
+/** What it answers to each message: connections that are open, and when their number last fell, by the shared clock; and of long tunnels. */
+const state = { open: 0, changedAt: clock(), ends: [] as TunnelEnd[], wrong: [] as string[] };
 
 export type DestinationState = typeof state;
 
@@ -81,6 +88,9 @@ function begin(socket: Socket, head: Buffer, rest: Buffer): void {
       break;
     case MODES.sink:
       takeIn(socket, tally as Tally, rest, head.readUInt32BE(5));
+      break;
+    case MODES.exchange:
+      exchange(socket, head.readUInt32BE(1), head.readUInt32BE(5), rest);
       break;
     case MODES.stall:
       stand(socket);
@@ -132,6 +142,17 @@ function takeIn(socket: Socket, tally: Tally, rest: Buffer, kbPerSecond: number)
   };
   take(rest);
   socket.on('data', take);
+}
+
+function exchange(socket: Socket, tunnel: number, frames: number, rest: Buffer): void {
+  let open = true;
+  const over = () => {
+    if (open) state.ends.push({ tunnel, at: clock() });
+    open = false;
+  };
+  socket.once('end', over).once('close', over);
+  const tells = { over: () => {}, paused: () => {}, wrong: (text: string) => state.wrong.push(text) };
+  new Exchange(socket, { tunnel, frames, end: 'destination' }, tells).take(rest);
 }
 
 function stand(socket: Socket): void {

@@ -1,5 +1,3 @@
-// Loads a plane as one caller that floods, in its own process. Settings come as the first message; it says once that the flood runs, and
-// then answers each message with what it has done so far.
 import type { Duplex } from 'node:stream';
 import { Control } from './control.ts';
 import { Flow } from './flow.ts';
@@ -10,7 +8,8 @@ import { beginPhase, Dialler } from './workers.ts';
 
 const DIALS_PER_SECOND = 1500;
 
-class Flood {
+/** One caller that floods. */
+export class Flood {
   readonly #control: Control;
   readonly #tunnels: readonly Tunnels[];
   readonly #settings: FloodSettings;
@@ -18,13 +17,20 @@ class Flood {
   readonly #kept: Duplex[] = [];
   #phase = beginPhase([]);
 
-  constructor(settings: FloodSettings, control: Control) {
+  private constructor(settings: FloodSettings, control: Control) {
     this.#settings = settings;
     this.#control = control;
     this.#tunnels = settings.fronts.map((front) => new Tunnels(front, settings.destinationPort));
   }
 
-  async start(): Promise<void> {
+  /** Resolves once the flood runs. */
+  static async start(settings: FloodSettings): Promise<Flood> {
+    const flood = new Flood(settings, await Control.connect(settings.destinationPort));
+    await flood.#start();
+    return flood;
+  }
+
+  async #start(): Promise<void> {
     const { idle = 0, stalled = 0, blocked = 0, downloads = 0, dials = 0 } = this.#settings.held;
     const { rate = 0 } = this.#settings;
     this.#kept.push(...(await this.#open(idle, { prove: (tunnel) => oneByte(tunnel, 'echo') })));
@@ -39,7 +45,7 @@ class Flood {
     this.#phase = beginPhase(Array.from({ length: dials }, (_, index) => new Dialler(through(index), every)));
   }
 
-  done(): FloodDone {
+  report(): FloodDone {
     const { samples, failures } = this.#phase;
     const all = [...this.#kept, ...this.#flows.map(({ tunnel }) => tunnel)];
     return {
@@ -63,11 +69,3 @@ class Flood {
     return flow;
   }
 }
-
-process.once('message', async (settings: FloodSettings) => {
-  const flood = new Flood(settings, await Control.connect(settings.destinationPort));
-  await flood.start();
-  process.on('message', () => process.send?.(flood.done()));
-  process.send?.(flood.done());
-});
-process.once('disconnect', () => process.exit(0));

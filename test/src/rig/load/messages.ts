@@ -32,7 +32,13 @@ export function heldBy(kind: FloodKind, most: number): Held {
   return Object.fromEntries(wanted.map(([name, count]) => [name, Math.min(count, most)]));
 }
 
-/** The settings for the process that floods. */
+/** The first message to a process of a load. */
+export type Load =
+  | ({ readonly load: 'work' } & Settings)
+  | ({ readonly load: 'flood' } & FloodSettings)
+  | ({ readonly load: 'calls' } & Calls);
+
+/** One caller that floods. */
 export interface FloodSettings {
   readonly held: Held;
   /** Used in turn. */
@@ -57,7 +63,7 @@ export interface FloodDone {
 /** Named parts of a plane, each with its processes. */
 export type Groups = Readonly<Record<string, readonly number[]>>;
 
-/** The settings for a process of the load. */
+/** One work of the bench. */
 export interface Settings {
   readonly front: Front;
   readonly destinationPort: number;
@@ -82,4 +88,64 @@ export interface Result {
   readonly figures: Figures;
   /** How often each error occurred. */
   readonly errors: Readonly<Record<string, number>>;
+}
+
+/** API servers with short dials and long tunnels. */
+export interface Calls {
+  readonly doors: readonly Door[];
+  /** The destination's port. Long tunnel n goes to 127.0.1.(n + 1), so that the plane's own lists tell them apart. */
+  readonly port: number;
+  readonly dialsPerSecond: number;
+  readonly tunnels: number;
+  /** Tunnels finish after a time between these milliseconds and are opened again; if unset, they stay. */
+  readonly tunnelLife?: readonly [least: number, most: number];
+}
+
+/**
+ * One dial and its outcome. `failed`: no tunnel. `cut`: there was a tunnel, but it ended before its few bytes were back.
+ * `wrong`: other bytes came back.
+ */
+export interface DialRecord {
+  readonly protocol: Protocol;
+  /** The gateway that was dialled first, and the one that answered. */
+  readonly first: number;
+  readonly by: number;
+  /** By the shared clock, in milliseconds. */
+  readonly at: number;
+  /** Milliseconds until the answer, whatever it was. */
+  readonly ms: number;
+  readonly outcome: 'ok' | 'failed' | 'cut' | 'wrong';
+  readonly error?: string;
+  /** When the tunnel of a dial that is `cut` ended. */
+  readonly endedAt?: number;
+}
+
+/** A long tunnel that ended before it had finished. */
+export interface Cut {
+  readonly tunnel: number;
+  readonly at: number;
+  readonly how: string;
+}
+
+/** A frame of a long tunnel that came late. */
+export interface Pause {
+  readonly tunnel: number;
+  /** When it came. */
+  readonly at: number;
+  /** How late. */
+  readonly ms: number;
+}
+
+/** What calls have done since they were last asked. */
+export interface CallsDone {
+  readonly dials: readonly DialRecord[];
+  readonly cuts: readonly Cut[];
+  readonly pauses: readonly Pause[];
+  readonly wrong: readonly string[];
+  /** Tunnels that received a frame within the last second. */
+  readonly moving: number;
+  /** Long tunnels that have carried bytes since they were opened. */
+  readonly carrying: number;
+  /** Milliseconds of processor time so far. */
+  readonly cpuMs: number;
 }

@@ -18,7 +18,12 @@ function noise(): Buffer {
 
 /** A place in the endless pattern that bulk tunnels carry. */
 export class Position {
-  #at = 0;
+  #at: number;
+
+  /** @param from where it begins */
+  constructor(from = 0) {
+    this.#at = from % PERIOD;
+  }
 
   /** Returns the next bytes, at most one period of them. */
   next(length: number): Buffer {

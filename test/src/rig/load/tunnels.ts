@@ -91,26 +91,37 @@ export class Tunnels {
   }
 }
 
-/** Sends a byte that the destination sends back. After that, `pong` only reads what else arrives, and `echo` continues to echo. */
-export function oneByte(tunnel: Duplex, mode: 'pong' | 'echo', within = DIAL_WITHIN): Promise<void> {
+/** Sends bytes, and returns as many as are expected. What else arrives is dropped. */
+export function answerTo(tunnel: Duplex, sent: Buffer, expected: number, within: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
+    const seen: Buffer[] = [];
+    let missing = expected;
     const settle = (outcome: () => void) => {
       clearTimeout(timer);
-      tunnel.off('close', lost).off('end', lost).off('data', resolved);
+      tunnel.off('close', lost).off('end', lost).off('data', take);
       outcome();
     };
     const fail = (reason: string) => settle(() => reject(new Error(reason)));
-    const lost = () => fail('ended before its first byte');
-    const resolved = () => settle(resolve);
+    const lost = () => fail(tunnel.errored?.message ?? 'ended without an answer');
+    const take = (chunk: Buffer) => {
+      seen.push(chunk);
+      missing -= chunk.length;
+      if (missing <= 0) settle(() => resolve(Buffer.concat(seen)));
+    };
     const timer = setTimeout(() => {
       tunnel.destroy();
-      fail('no byte in time');
+      fail(`nothing came back within ${within / 1000} s`);
     }, within);
-    tunnel.once('close', lost).once('end', lost).once('data', resolved);
-    tunnel.write(mode === 'pong' ? Buffer.of(MODES.pong) : Buffer.of(MODES.echo, 0x2e));
+    tunnel.once('close', lost).once('end', lost).on('data', take);
+    tunnel.write(sent);
     // A CONNECT's answer leaves its socket paused.
     tunnel.resume();
   });
+}
+
+/** Sends a byte that the destination sends back. After that, `pong` only reads what else arrives, and `echo` continues to echo. */
+export async function oneByte(tunnel: Duplex, mode: 'pong' | 'echo', within = DIAL_WITHIN): Promise<void> {
+  await answerTo(tunnel, mode === 'pong' ? Buffer.of(MODES.pong) : Buffer.of(MODES.echo, 0x2e), 1, within);
 }
 
 /** Ends a tunnel cleanly: ends our half first, then reads data in flight to its end. */

@@ -1,12 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { median } from '../../rig/figures.ts';
-import { Flow } from '../../rig/load/flow.ts';
-import type { Figures, WorkName } from '../../rig/load/messages.ts';
-import { closeAll, oneByte } from '../../rig/load/tunnels.ts';
-import { cpuPer, differences, usage } from '../../rig/load/usage.ts';
-import { beginPhase, Dialler, type Phase, stopAll } from '../../rig/load/workers.ts';
-import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
+import { median } from '../figures.ts';
+import { Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
+import { Control } from './control.ts';
+import { Flow } from './flow.ts';
+import type { Figures, Result, Settings, WorkName } from './messages.ts';
 import { stall } from './stall.ts';
+import { closeAll, oneByte } from './tunnels.ts';
+import { cpuPer, differences, usage } from './usage.ts';
+import { beginPhase, Dialler, type Phase, stopAll } from './workers.ts';
 
 /** How long idle tunnels are held before memory is measured, in milliseconds. */
 const HOLD_IDLE = 1500;
@@ -21,7 +22,7 @@ const FIRST_DIALS = 10;
 const FILE_KIB = 5 * 1024;
 
 /** Each work ends by itself. Rates are in decimal GB, MB and KB, latencies in microseconds. */
-export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>>> = {
+const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>>> = {
   bulk: (bench) => bulk(bench, false),
   upload: (bench) => bulk(bench, true),
   whole,
@@ -32,6 +33,21 @@ export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>
   stall: (bench) => stall(bench, false),
   'stall-up': (bench) => stall(bench, true),
 };
+
+/** Does one work on one front. */
+export async function worked(settings: Settings): Promise<Result> {
+  try {
+    const control = await Control.connect(settings.destinationPort);
+    const groups = { ...settings.groups, client: [process.pid] };
+    const bench = new Bench({ ...settings, groups }, control);
+    const figures = await works[settings.work](bench);
+    control.end();
+    return { figures, errors: bench.tunnels.errors };
+  } catch (error) {
+    const { stack = 'failed' } = error as Error;
+    return { figures: {}, errors: { [stack]: 1 } };
+  }
+}
 
 /** N tunnels move checked bytes in one direction. Only what arrives counts. */
 async function bulk(bench: Bench, up: boolean): Promise<Figures> {

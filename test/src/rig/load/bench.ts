@@ -1,12 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { quantile } from '../../rig/figures.ts';
-import type { Control } from '../../rig/load/control.ts';
-import { Flow } from '../../rig/load/flow.ts';
-import type { Settings } from '../../rig/load/messages.ts';
-import type { Counted } from '../../rig/load/modes.ts';
-import { Tunnels } from '../../rig/load/tunnels.ts';
-import { type Usage, usage } from '../../rig/load/usage.ts';
-import { type Phase, Pinger } from '../../rig/load/workers.ts';
+import { quantile } from '../figures.ts';
+import type { Control } from './control.ts';
+import { Flow } from './flow.ts';
+import type { Settings } from './messages.ts';
+import type { Counted } from './modes.ts';
+import { Tunnels } from './tunnels.ts';
+import { type Usage, usage } from './usage.ts';
+import { type Phase, Pinger } from './workers.ts';
 
 /** How long something runs before it is measured, in milliseconds. */
 const WARM_UP = 400;

@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
-import { Flow } from '../../rig/load/flow.ts';
-import type { Figures } from '../../rig/load/messages.ts';
-import { header } from '../../rig/load/modes.ts';
-import { closeAll, STANDING } from '../../rig/load/tunnels.ts';
-import { memoryGrowth, usage } from '../../rig/load/usage.ts';
-import { beginPhase, Dialler, type Pinger, stopAll } from '../../rig/load/workers.ts';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
+import { Flow } from './flow.ts';
+import type { Figures } from './messages.ts';
+import { header } from './modes.ts';
+import { closeAll, STANDING } from './tunnels.ts';
+import { memoryGrowth, usage } from './usage.ts';
+import { beginPhase, Dialler, type Pinger, stopAll } from './workers.ts';
 
 /** How long the healthy load runs before it is measured, since a fresh plane is slower, and how long it is measured, in milliseconds. */
 const GET_GOING = 3000;

@@ -1,0 +1,131 @@
+import type { Duplex } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import { clock } from '../clock.ts';
+import { dial } from '../dial.ts';
+import { PROTOCOLS, type Protocol } from '../door.ts';
+import { AtRate } from './at-rate.ts';
+import { Exchange, FRAME_EVERY } from './exchange.ts';
+import type { Calls, CallsDone, Cut, DialRecord, Pause } from './messages.ts';
+import { MODES } from './modes.ts';
+import { answerTo } from './tunnels.ts';
+
+const REOPEN_AFTER = 250;
+const ECHO_WITHIN = 10_000;
+const MOVED_WITHIN = 1000;
+const MESSAGE = Buffer.from('a few echoed bytes, to see that the tunnel works');
+
+/** What API servers do: short dials at an even rate, and long tunnels, which are opened again when they are over. */
+export class Callers {
+  readonly #settings: Calls;
+  readonly #exchanges = new Map<number, Exchange>();
+  readonly #rate: AtRate;
+  readonly #kept: Promise<unknown>;
+  #dials: DialRecord[] = [];
+  #cuts: Cut[] = [];
+  #pauses: Pause[] = [];
+  #wrong: string[] = [];
+  #stopping = false;
+
+  constructor(settings: Calls) {
+    this.#settings = settings;
+    this.#kept = Promise.all(Array.from({ length: settings.tunnels }, (_, index) => this.#keep(index)));
+    const destination = `127.0.0.1:${settings.port}`;
+    this.#rate = new AtRate(settings.dialsPerSecond, (index) => this.#dial(index, destination, echoes));
+  }
+
+  /** Resolves once every dial has its answer, so that every dial is counted. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    await this.#rate.stop();
+    for (const exchange of this.#exchanges.values()) exchange.destroy();
+    await this.#kept;
+  }
+
+  /** Returns what was done since the last call. */
+  report(): CallsDone {
+    const now = clock();
+    const { user, system } = process.cpuUsage();
+    const exchanges = [...this.#exchanges.values()];
+    const done = {
+      dials: this.#dials,
+      cuts: this.#cuts,
+      pauses: this.#pauses,
+      wrong: this.#wrong,
+      moving: exchanges.filter(({ heard }) => now - heard < MOVED_WITHIN).length,
+      carrying: exchanges.filter(({ carries }) => carries).length,
+      cpuMs: (user + system) / 1000,
+    };
+    this.#dials = [];
+    this.#cuts = [];
+    this.#pauses = [];
+    this.#wrong = [];
+    return done;
+  }
+
+  /** Dials with the first protocol at each gateway in turn, then with the second. */
+  async #dial(index: number, destination: string, use: (tunnel: Duplex) => Promise<Used> | Used): Promise<void> {
+    const { doors } = this.#settings;
+    const first = index % doors.length;
+    const protocol = PROTOCOLS[Math.floor(index / doors.length) % PROTOCOLS.length] as Protocol;
+    const at = clock();
+    try {
+      const { stream, by } = await dial(doors, first, protocol, destination);
+      const ms = clock() - at;
+      this.#dials.push({ protocol, first, at, by, ms, ...(await use(stream)) });
+    } catch (error) {
+      const failure = { outcome: 'failed', error: (error as Error).message } as const;
+      this.#dials.push({ protocol, first, at, by: first, ms: clock() - at, ...failure });
+    }
+  }
+
+  async #keep(index: number): Promise<void> {
+    while (!this.#stopping) if (!(await this.#carried(index))) await pause(REOPEN_AFTER);
+  }
+
+  /** Opens a long tunnel. Resolves when it is over, to whether it finished. */
+  async #carried(index: number): Promise<boolean> {
+    let over: Promise<string | undefined> | undefined;
+    await this.#dial(index, `127.0.1.${index + 1}:${this.#settings.port}`, (tunnel) => {
+      over = new Promise((resolve) => {
+        const exchange = new Exchange(
+          tunnel,
+          { tunnel: index, frames: this.#frames(), end: 'caller' },
+          {
+            over: resolve,
+            paused: (ms) => this.#pauses.push({ tunnel: index, at: clock(), ms }),
+            wrong: (text) => this.#wrong.push(text),
+          },
+        );
+        this.#exchanges.set(index, exchange);
+        if (this.#stopping) exchange.destroy();
+      });
+      return { outcome: 'ok' };
+    });
+    const how = await over;
+    this.#exchanges.delete(index);
+    if (how !== undefined) this.#cuts.push({ tunnel: index, at: clock(), how });
+    return over !== undefined && how === undefined;
+  }
+
+  #frames(): number {
+    const { tunnelLife } = this.#settings;
+    if (!tunnelLife) return 0;
+    const [least, most] = tunnelLife;
+    return Math.ceil((least + Math.random() * (most - least)) / FRAME_EVERY);
+  }
+}
+
+type Used = Pick<DialRecord, 'outcome' | 'error' | 'endedAt'>;
+
+/** Sends a few bytes, compares what comes back, and closes cleanly. */
+async function echoes(tunnel: Duplex): Promise<Used> {
+  tunnel.on('error', () => {});
+  try {
+    const back = await answerTo(tunnel, Buffer.concat([Buffer.of(MODES.echo), MESSAGE]), MESSAGE.length, ECHO_WITHIN);
+    tunnel.once('end', () => tunnel.destroy()).end();
+    return back.equals(MESSAGE) ? { outcome: 'ok' } : { outcome: 'wrong', error: 'other bytes came back' };
+  } catch (error) {
+    tunnel.destroy();
+    return { outcome: 'cut', error: (error as Error).message, endedAt: clock() };
+  }
+}
