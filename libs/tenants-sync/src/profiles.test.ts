@@ -22,13 +22,19 @@ const PUBLISHED: ToldStatus = {
 
 interface Stored {
   metadata: { uid: string; resourceVersion: string; ownerReferences?: { uid: string }[] };
-  status?: { accessProviders: object[] };
+  status?: { accessProviders: { name: string; cluster?: object }[] };
 }
 
 interface Sent {
   metadata: { name: string; resourceVersion?: string };
   preconditions?: { resourceVersion?: string };
   status: Stored['status'];
+}
+
+interface Call {
+  method: string;
+  path: string;
+  body?: Sent;
 }
 
 describe('ClusterProfiles', () => {
@@ -44,7 +50,7 @@ describe('ClusterProfiles', () => {
   let arrives: (call: string) => void;
 
   /** As much of an API server as they need. */
-  async function request({ method, path, body }: { method: string; path: string; body?: Sent }): Promise<unknown> {
+  async function request({ method, path, body }: Call): Promise<unknown> {
     if (path === '/apis/multicluster.x-k8s.io') return { versions: [{ version: 'v1alpha2' }] };
     const name = path.slice(PATH.length + 1).split('/')[0] as string;
     calls.push(`${method} ${name}`.trim());
@@ -57,7 +63,7 @@ describe('ClusterProfiles', () => {
     if (resourceVersion !== undefined && resourceVersion !== found.metadata.resourceVersion)
       throw new KubeStatusError('modified', 409, 'Conflict');
     if (method === 'DELETE') stored.delete(at);
-    if (method === 'PATCH') provided(at, body?.status);
+    if (method === 'MERGE') provided(at, body?.status);
     return structuredClone(stored.get(at));
   }
 
@@ -82,7 +88,7 @@ describe('ClusterProfiles', () => {
 
   it('are written once, and are as they were again after somebody has changed or removed them', async () => {
     await write(0, 'one', 'two');
-    assert.deepEqual(calls.splice(0), ['GET one', 'POST', 'PATCH one', 'GET two', 'POST', 'PATCH two']);
+    assert.deepEqual(calls.splice(0), ['GET one', 'POST', 'MERGE one', 'GET two', 'POST', 'MERGE two']);
     const statuses = () => [...stored].map(([name, { status }]) => ({ name, status }));
     const written = statuses();
     stored.delete('one');
@@ -115,7 +121,7 @@ describe('ClusterProfiles', () => {
     const led = write(0, 'one', 'two');
     leads = false;
     await led;
-    assert.deepEqual(calls, ['GET one', 'POST', 'PATCH one']);
+    assert.deepEqual(calls, ['GET one']);
   });
 
   it('stay as another sync has made them before a write of this one arrives', async () => {
@@ -124,32 +130,52 @@ describe('ClusterProfiles', () => {
     const changes = profile && { ...asks, profile: { ...profile, ca: 'another CA' } };
     const ends = { ...asks, source: { ...asks.source, uid: 'owner' }, profile: undefined };
     const other = { accessProviders: [{ name: 'isthmus', cluster: { server: 'https://later.example' } }] };
-    arrives = (call) => void (/^(PATCH|DELETE)/.test(call) && provided('one', other));
+    arrives = (call) => void (/^(MERGE|DELETE)/.test(call) && provided('one', other));
     calls.length = 0;
     for (const [late, owner] of [[changes, ''] as const, [ends, ''] as const, [ends, 'owner'] as const]) {
       (stored.get('one') as Stored).metadata.ownerReferences = [{ uid: owner }];
       await writer.write(late ? [late] : [], 1, new AbortController().signal);
       assert.deepEqual(stored.get('one')?.status, other);
     }
-    assert.deepEqual(calls, ['GET one', 'PATCH one', 'GET one', 'PATCH one', 'GET one', 'DELETE one']);
+    assert.deepEqual(calls, ['GET one', 'MERGE one', 'GET one', 'MERGE one', 'GET one', 'DELETE one']);
     // The next round looks again, so nothing is wrong that anybody should know.
     assert.deepEqual([failures, writer.access('acme/one')], [[], 'published']);
     await writer.write([changes as Verdict], 2, new AbortController().signal);
-    assert.deepEqual(calls.slice(6), ['GET one', 'PATCH one']);
+    assert.deepEqual(calls.slice(6), ['GET one', 'MERGE one']);
   });
 
   it('of an object that the API server lacks are left alone, though its tenant stays', async () => {
     gone.add('acme/one');
     await write(0, 'one', 'two');
-    assert.deepEqual(calls, ['GET two', 'POST', 'PATCH two']);
+    assert.deepEqual(calls, ['GET two', 'POST', 'MERGE two']);
   });
 
-  it('of which another manager owns what this one says are a fault, because the next round finds the same', async () => {
-    const message = 'Apply failed with 1 conflict: conflict with "kubectl-edit": .status.accessProviders';
-    arrives = (call) => {
-      if (call.startsWith('PATCH')) throw new KubeStatusError(message, 409, 'Conflict');
-    };
+  it('keep the entries of other managers, which have those of theirs that are changed', async () => {
+    const other = { name: 'other', cluster: { server: 'https://other.example' } };
+    const taken = { name: 'isthmus', cluster: { server: 'https://evil.example' } };
+    stored.set('one', {
+      metadata: { uid: 'theirs', resourceVersion: '1' },
+      status: { accessProviders: [taken, other] },
+    });
     await write(0, 'one');
-    assert.deepEqual([failures, writer.access('acme/one')], [[message], { fault: message }]);
+    const [first, second] = stored.get('one')?.status?.accessProviders ?? [];
+    assert.deepEqual([first, second?.name, failures], [other, 'isthmus', []]);
+    assert.doesNotMatch(JSON.stringify(second), /evil/);
+    const { profile: _, ...ends } = verdict('one');
+    await writer.write([ends], 1, new AbortController().signal);
+    assert.deepEqual(stored.get('one')?.status?.accessProviders, [other]);
+  });
+
+  it('that were made late, when another sync leads, are removed, unless that one has made them its own', async () => {
+    for (const [name, own] of [['one', false] as const, ['two', true] as const]) {
+      leads = true;
+      arrives = (call) => {
+        if (call === 'POST') leads = false;
+        if (own && call.startsWith('DELETE')) provided(name, { accessProviders: [] });
+      };
+      await write(0, name);
+    }
+    assert.deepEqual(calls, ['GET one', 'POST', 'DELETE one', 'GET two', 'POST', 'DELETE two']);
+    assert.deepEqual([[...stored.keys()], failures], [['two'], []]);
   });
 });

@@ -20,6 +20,9 @@ export interface ProfileOptions extends Pick<StatusOptions, 'client' | 'known' |
 /** The API server, as an agent finds it. Its certificate always has this name. */
 const API_SERVER = 'https://kubernetes.default.svc';
 
+/** The name of our access provider. */
+const OWN = 'isthmus';
+
 interface Done {
   readonly access: Access;
   /** What was published, and when. */
@@ -29,13 +32,14 @@ interface Done {
 
 interface ProfileObject extends KubeObject {
   readonly metadata: KubeObject['metadata'] & { readonly ownerReferences?: readonly { readonly uid: string }[] };
-  readonly status?: { readonly accessProviders?: readonly object[] };
+  readonly status?: { readonly accessProviders?: readonly { readonly name: string }[] };
 }
 
 /**
  * Writes a ClusterProfile for each `Tenant` that asks for one (KEP-4322), and the secret with its token, which stays as it is once it is there.
  * Takes back what it wrote for one that no longer asks. Changes of a ClusterProfile name the version that was read: a late one, of a sync that
- * no longer leads, does nothing once another has written.
+ * no longer leads, does nothing once another has written. It removes what it made late. A secret that is made late stays: no gateway takes its
+ * token unless the `Tenant` asks, and then it is the one that is published.
  */
 export class ProfileWriter {
   readonly #options: ProfileOptions;
@@ -120,8 +124,8 @@ export class ProfileWriter {
     profile: Profile,
     version: string,
     signal: AbortSignal,
-  ): Promise<Access> {
-    const { client, plane, proxy } = this.#options;
+  ): Promise<Access | undefined> {
+    const { client, plane, proxy, leads } = this.#options;
     const { namespace, name } = source;
     const manager = `isthmus-${plane}`;
     const object = objectOf(version);
@@ -133,9 +137,13 @@ export class ProfileWriter {
     };
     const path = pathOf(source, version);
     // One that another manager has made only gets a further way in.
-    const found =
-      (await this.#find(source, version, signal)) ??
-      (await client.request<ProfileObject>({ method: 'POST', path, body, signal }));
+    let found = await this.#find(source, version, signal);
+    if (!leads()) return undefined;
+    if (!found) {
+      found = await client.request<ProfileObject>({ method: 'POST', path, body, signal });
+      // No version holds back a late one, and the sync that leads now may have taken it back before.
+      if (!leads()) return this.#remove(source, version, found, signal);
+    }
     const cluster = {
       server: API_SERVER,
       // client-go has one bundle for the proxy and for what is behind it.
@@ -148,7 +156,7 @@ export class ProfileWriter {
         },
       ],
     };
-    const own = { name: 'isthmus', cluster };
+    const own = { name: OWN, cluster };
     const stands = found.status?.accessProviders?.some((each) => isDeepStrictEqual(each, own));
     if (!stands) await this.#provide(source, version, found, [own], signal);
     return 'published';
@@ -163,26 +171,34 @@ export class ProfileWriter {
   async #takeBack(source: Source, version: string, signal: AbortSignal): Promise<void> {
     const found = await this.#find(source, version, signal);
     if (!found) return;
-    const { uid, resourceVersion, ownerReferences = [] } = found.metadata;
+    const { ownerReferences = [] } = found.metadata;
     if (!ownerReferences.some((owner) => owner.uid === source.uid))
       return this.#provide(source, version, found, [], signal);
+    await this.#remove(source, version, found, signal);
+  }
+
+  async #remove(source: Source, version: string, { metadata }: ProfileObject, signal: AbortSignal): Promise<undefined> {
+    const { uid, resourceVersion } = metadata;
     const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid, resourceVersion } };
     const path = `${pathOf(source, version)}/${source.name}`;
     await this.#options.client.request({ method: 'DELETE', path, body, signal }).catch(unlessNotFound);
   }
 
-  /** Says in a ClusterProfile's status which ways in are ours. */
+  /**
+   * Says in a ClusterProfile's status which ways in are ours, whoever has changed them. Those of others stay as they were read. (Server-side apply
+   * could not take back an entry of ours that another manager has applied, too: its name would stay.)
+   */
   async #provide(
     source: Source,
     version: string,
-    { metadata: { resourceVersion } }: ProfileObject,
-    accessProviders: readonly object[],
+    { metadata: { resourceVersion }, status }: ProfileObject,
+    own: readonly object[],
     signal: AbortSignal,
   ): Promise<void> {
-    const { namespace, name } = source;
-    const body = { ...objectOf(version), metadata: { name, namespace, resourceVersion }, status: { accessProviders } };
-    const path = `${pathOf(source, version)}/${name}/status`;
-    await this.#options.client.request({ method: 'PATCH', path, query: { fieldManager: MANAGER }, body, signal });
+    const others = (status?.accessProviders ?? []).filter(({ name }) => name !== OWN);
+    const body = { metadata: { resourceVersion }, status: { accessProviders: [...others, ...own] } };
+    const path = `${pathOf(source, version)}/${source.name}/status`;
+    await this.#options.client.request({ method: 'MERGE', path, query: { fieldManager: MANAGER }, body, signal });
   }
 
   #proxyUrl({ serverName }: Profile): URL {
@@ -206,7 +222,7 @@ function owned({ name, uid }: Source): object {
   return uid === undefined ? {} : { ownerReferences: [owner] };
 }
 
-/** Another was first, and the next round knows. A field that another manager owns (server-side apply) is a conflict that stays. */
+/** Another was first, and the next round knows. */
 function unlessOvertaken(error: unknown): undefined {
-  if (!(error instanceof KubeStatusError) || error.status !== 409 || /Apply failed/.test(error.message)) throw error;
+  if (!(error instanceof KubeStatusError) || error.status !== 409) throw error;
 }

@@ -10,13 +10,35 @@ import { KUBERNETES_FACTS, VERSION } from '../cluster/settings.ts';
 import { goBuilt } from '../harness/go-program.ts';
 import { freePort, goMissing, Program, ROOT, type Scope, tempDir, unlessSlow, until } from '../harness/index.ts';
 
+const ETCD_ENV = { ...process.env, ETCDCTL_API: '3' };
+
 /** Why no API server runs here, or false. It is built from Kubernetes' Go modules, which takes ten minutes, so it runs with the slow tests. */
 export const noApiServer: string | false =
   unlessSlow() ||
   goMissing() ||
-  (['etcd --version', 'etcdctl version'].every((each) => spawnSync(each, { shell: true }).status === 0)
-    ? false
-    : 'etcd is not installed: apt-get install etcd-server etcd-client');
+  (versionOf('etcd', '--version') === '' ? 'etcd is not installed: apt-get install etcd-server' : false);
+
+/** What restores a snapshot; undefined if nothing does here. From etcd 3.6 on, etcdctl only takes them. */
+function restorer(): 'etcdutl' | 'etcdctl' | undefined {
+  if (versionOf('etcdutl') !== '') return 'etcdutl';
+  return /\b3\.[0-5]\./.test(versionOf('etcdctl')) ? 'etcdctl' : undefined;
+}
+
+/** Why no API server comes back with a snapshot here, or false. */
+export const noSnapshots: string | false =
+  noApiServer ||
+  (versionOf('etcdctl') === '' || restorer() === undefined
+    ? 'etcdctl or, from etcd 3.6 on, etcdutl is not installed: apt-get install etcd-client'
+    : false);
+
+function versionOf(program: string, version = 'version'): string {
+  const { status, stdout } = spawnSync(program, [version], { env: ETCD_ENV });
+  return status === 0 ? String(stdout) : '';
+}
+
+async function etcd(program: 'etcdutl' | 'etcdctl' = 'etcdctl', ...args: readonly string[]): Promise<void> {
+  await promisify(execFile)(program, args, { env: ETCD_ENV, timeout: KUBECTL_MS });
+}
 
 const TOKEN = 'of-the-tests-own-administrator';
 const KUBECTL_MS = 120_000;
@@ -160,18 +182,14 @@ export class KubernetesApi {
 
   /** Takes a snapshot of etcd while it runs. */
   async backUp(): Promise<void> {
-    await this.#etcdctl(`--endpoints=127.0.0.1:${this.#ports.etcd}`, 'snapshot', 'save', `${this.#dir}/backup`);
+    await etcd('etcdctl', 'snapshot', 'save', `${this.#dir}/backup`, `--endpoints=127.0.0.1:${this.#ports.etcd}`);
   }
 
   /** Brings it back, which is down, with the last snapshot. */
   async restore(): Promise<void> {
     await rm(`${this.#dir}/etcd`, { recursive: true });
-    await this.#etcdctl(`--data-dir=${this.#dir}/etcd`, 'snapshot', 'restore', `${this.#dir}/backup`);
+    await etcd(restorer(), 'snapshot', 'restore', `${this.#dir}/backup`, `--data-dir=${this.#dir}/etcd`);
     await this.up();
-  }
-
-  async #etcdctl(...args: readonly string[]): Promise<void> {
-    await promisify(execFile)('etcdctl', args, { env: { ...process.env, ETCDCTL_API: '3' }, timeout: KUBECTL_MS });
   }
 
   /**

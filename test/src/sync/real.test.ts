@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'yaml';
 import { ROOT, scoped, tempDir, until } from '../harness/index.ts';
 import { renderFor } from '../k8s/chart.ts';
@@ -126,6 +127,11 @@ describe('Two syncs beside one of another version', { skip: noApiServer }, () =>
   );
 });
 
+interface Provider {
+  readonly name: string;
+  readonly cluster: { readonly server: string };
+}
+
 interface Typed {
   readonly type: string;
 }
@@ -168,17 +174,24 @@ describe('A Tenant that asks for a ClusterProfile', { skip: noApiServer }, () =>
       const profile = { apiVersion: 'multicluster.x-k8s.io/v1alpha2', kind: 'ClusterProfile', ...manager };
       const other = { name: 'other', cluster: { server: 'https://other.example' } };
       await kube.apply(profile);
-      const status = JSON.stringify({ status: { accessProviders: [other] } });
-      await kube.kubectl(
-        ['apply', '--server-side', '--force-conflicts', '--field-manager=other', '--subresource=status', '-f', '-'],
-        JSON.stringify({ ...profile, ...JSON.parse(status) }),
-      );
+      const provide = (...accessProviders: object[]) =>
+        kube.kubectl(
+          ['apply', '--server-side', '--force-conflicts', '--field-manager=other', '--subresource=status', '-f', '-'],
+          JSON.stringify({ ...profile, status: { accessProviders } }),
+        );
+      await provide(other);
       await says(/^True /);
-      const providers = async (name: string) =>
-        ((await get('clusterprofile', name)).status?.accessProviders ?? [])
-          .map((each: { name: string }) => each.name)
-          .sort();
+      const entries = async (name: string): Promise<Provider[]> =>
+        (await get('clusterprofile', name)).status?.accessProviders ?? [];
+      const providers = async (name: string) => (await entries(name)).map((each) => each.name).sort();
       assert.deepEqual([await providers('own'), await providers('theirs')], [['isthmus'], ['isthmus', 'other']]);
+      // The other one takes over what is ours.
+      await provide(other, { name: 'isthmus', cluster: { server: 'https://evil.example' } });
+      const mended = async () => {
+        const servers = (await entries('theirs')).map(({ cluster }) => cluster.server).sort();
+        return isDeepStrictEqual(servers, ['https://kubernetes.default.svc', 'https://other.example']);
+      };
+      await until(mended, { deadline: 120_000, what: 'its own entry again' });
       await kube.apply(...tenants.values());
       await says(/^$/);
       assert.deepEqual(await get('clusterprofile', 'own'), {});

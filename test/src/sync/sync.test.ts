@@ -26,7 +26,7 @@ import {
 } from '../harness/index.ts';
 import { TenantTrust } from '../tenants/tenant-trust.ts';
 import { ApiDoor } from './api-door.ts';
-import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
+import { KubernetesApi, noApiServer, noSnapshots } from './kubernetes-api.ts';
 import {
   anyDefinition,
   namespaceOf,
@@ -389,6 +389,7 @@ describe('An API server that goes away', { skip: noApiServer }, () => {
 
   test(
     'takes no tenant with it, nor does one that comes back with a snapshot of before, whose states count',
+    { skip: noSnapshots },
     scoped(async (scope) => {
       const kube = await KubernetesApi.start(scope);
       const door = await ApiDoor.open(scope, kube);
