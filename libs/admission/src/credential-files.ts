@@ -19,6 +19,8 @@ export interface Content<T> {
   /** Changes when the file does. */
   readonly mark: string;
   readonly value: T;
+  /** The mark of a later state, which may be half of what is being written. */
+  later?: string;
 }
 
 /** A file's state, without its content. Blocks, because a thousand small files cost five times as much in threads. */
@@ -32,8 +34,14 @@ function markOf(path: string): string {
   }
 }
 
+/** Whether it is the same file, written to in place, of two marks. */
+function isSameFile(one: string, other: string): boolean {
+  return one.split(' ', 1)[0] === other.split(' ', 1)[0];
+}
+
 /**
- * Reads a file if it has changed since `before`.
+ * Reads a file if it has changed since `before`. One that is written in place, and not renamed into its place, is read once it is the same at two
+ * looks: half a bundle, or half a tenant's file, can be a whole one that says something else.
  * @returns `before` itself if nothing has changed
  * @param mark of the file, taken before it is read, so that a change during the read is noticed
  * @throws Error that says why the file cannot be read, without its path
@@ -46,6 +54,10 @@ export function readIfChanged<T>(
   mark = markOf(path),
 ): Content<T> {
   if (before?.mark === mark) return before;
+  if (before && before.later !== mark && isSameFile(mark, before.mark)) {
+    before.later = mark;
+    return before;
+  }
   let content: Buffer;
   try {
     content = readNamedFile(path, most);

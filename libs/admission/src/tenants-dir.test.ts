@@ -164,6 +164,36 @@ test('a kubeconfig that is cut among its users, which kubectl writes last, chang
   }
 });
 
+test('a file that is written in place counts once two looks find the same', async (context) => {
+  const { dir, failures, follow, write } = await directory(context);
+  const [one, two] = await Promise.all(['one', 'two'].map((name) => selfSigned(name)));
+  const bundle = `${one?.cert}${two?.cert}`;
+  await write('ca.crt', bundle);
+  await write('acme.yaml', 'tenant: acme\nlimits: {agents: 3}\nagents: [{certificates: {ca: ca.crt}}]');
+  const { tenants, look } = await bound(follow());
+  const said = () => {
+    const { limits, certificates } = tenants.get('acme') ?? {};
+    return `${limits?.agents} ${certificates?.agent[0]?.trust?.all.length}`;
+  };
+  const put = async (name: string, text: string) => {
+    await writeFile(join(dir, name), text);
+    await look();
+    return said();
+  };
+  for (const half of ['', bundle.slice(0, bundle.length / 4), one?.cert ?? ''])
+    assert.equal(await put('ca.crt', half), '3 2');
+  assert.equal(await put('ca.crt', bundle), '3 2');
+  await look();
+  for (const half of ['', 'tenant: acme\n']) assert.equal(await put('acme.yaml', half), '3 2');
+  const next = 'tenant: acme\nlimits: {agents: 4}\nagents: [{certificates: {ca: ca.crt}}]';
+  assert.equal(await put('acme.yaml', next), '3 2');
+  await look();
+  assert.deepEqual([said(), failures], ['4 2', []]);
+  await put('ca.crt', '');
+  await look();
+  assert.deepEqual([said(), failures.at(-1)?.[0]?.kept], ['4 2', 'acme']);
+});
+
 test('a mounted ConfigMap is followed: its directory is replaced as a whole', async (context) => {
   const { dir, follow } = await directory(context);
   const version = async (name: string, text: string) => {

@@ -100,7 +100,9 @@ export class TenantsDir {
       if (change.changed.length > 0 || change.gone.length > 0) this.#options.changed(change);
       this.#report();
     } finally {
-      if (!this.#closed) this.#timer = setTimeout(() => void this.look(!this.#deep), ADMISSION.tenantsPollMs).unref();
+      // What has changed in place is read when it is the same at the next look.
+      const [deep, inMs] = this.#stale ? [true, ADMISSION.tenantsPollMs / 2] : [!this.#deep, ADMISSION.tenantsPollMs];
+      if (!this.#closed) this.#timer = setTimeout(() => void this.look(deep), inMs).unref();
     }
   }
 

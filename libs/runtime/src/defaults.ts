@@ -25,6 +25,8 @@ export const RUNTIME = {
 
   /** The largest file that a flag or another file names, unless something else is said there. The CA bundles of systems have 250 KB. */
   namedFileBytes: 1024 * 1024,
+  /** The largest of the files by which names are resolved. Hosts files that list advertisers have 5 MB. */
+  nameFileBytes: 16 * 1024 * 1024,
 
   /** How long a load balancer may take to send its PROXY header; then the connection is closed. A lost packet is sent again after 3 s. */
   proxyHeaderMs: 5000,

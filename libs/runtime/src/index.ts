@@ -77,6 +77,7 @@ export { isPrintable, printable, printableJson } from './text.ts';
 export {
   type ClientTls,
   checkedPem,
+  checkedTls,
   clientTls,
   clientTlsOf,
   connectTls,

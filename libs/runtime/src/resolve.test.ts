@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import type { lookup as systemLookup } from 'node:dns';
+import { rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { RUNTIME } from './defaults.ts';
 import { Names, resolveName } from './resolve.ts';
@@ -70,6 +73,37 @@ test(
     assert.deepEqual(await asked('a.b.c.d.e.f'), ['a.b.c.d.e.f']);
     assert.equal((await asked('deep.a.b.c.d.e')).at(-1), 'deep.a.b.c.d.e.cluster.local');
     await assert.rejects(resolve('nowhere'), { code: 'ENOTFOUND', syscall: 'getaddrinfo', hostname: 'nowhere' });
+  },
+);
+
+test(
+  'files that cannot be read, or are being written, leave what was read, and are named by what is not found',
+  onLinux,
+  async (context) => {
+    const { etc, resolve } = await rig(context, () => 'missing', { files: { hosts: '10.0.0.1 here' } });
+    const path = join(etc.dir, 'hosts');
+    const isHere = async () => assert.deepEqual(await resolve('here'), ['10.0.0.1']);
+    await isHere();
+    writeFileSync(path, '');
+    await isHere();
+    for (const bad of [
+      () => truncateSync(path, RUNTIME.nameFileBytes + 1),
+      () => {
+        rmSync(path);
+        execFileSync('mkfifo', [path]);
+      },
+    ]) {
+      bad();
+      await isHere();
+      await assert.rejects(
+        resolve('nowhere'),
+        /^Error: getaddrinfo ENOTFOUND nowhere; .*hosts: it (has \d+ bytes|is not)/,
+      );
+    }
+    rmSync(path);
+    writeFileSync(path, '10.0.0.2 here');
+    assert.deepEqual(await resolve('here'), ['10.0.0.2']);
+    await assert.rejects(resolve('nowhere'), /^Error: getaddrinfo ENOTFOUND nowhere$/);
   },
 );
 

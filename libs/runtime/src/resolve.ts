@@ -1,9 +1,10 @@
 import { type LookupAddress, lookup, promises } from 'node:dns';
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { isIP, type LookupFunction } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
 import { Semaphore } from './async.ts';
 import { RUNTIME } from './defaults.ts';
+import { readNamedFile, reasonOf } from './files.ts';
 
 /** How this machine resolves names, by the files that getaddrinfo reads. */
 interface NameService {
@@ -22,6 +23,8 @@ interface NameService {
   readonly attempts: number;
   readonly rotate: boolean;
   readonly noAaaa: boolean;
+  /** Files that are not read. */
+  readonly faults: readonly string[];
 }
 
 /** What glibc takes of resolv.conf: so many servers, and at most these values. */
@@ -30,10 +33,12 @@ const MOST_NDOTS = 15;
 const MOST_TIMEOUT_S = 30;
 const MOST_ATTEMPTS = 5;
 
-/** A file as it was parsed last, until it changes. */
+/** A file as it was parsed last, until it changes. What was read stays while it cannot be read, or is empty: who writes it in place begins so. */
 class Followed<T> {
   readonly #path: string;
   readonly #parse: (text: string) => T;
+  /** Why it is not read; empty if it is. */
+  fault = '';
   #seen = '';
   #value: T;
 
@@ -48,8 +53,14 @@ class Followed<T> {
     const stat = statSync(this.#path, { throwIfNoEntry: false });
     const seen = stat ? `${stat.ino} ${stat.mtimeMs} ${stat.size}` : '';
     if (seen === this.#seen) return this.#value;
-    this.#value = this.#parse(stat ? readFileSync(this.#path, 'utf8') : '');
-    this.#seen = seen;
+    try {
+      const text = stat ? readNamedFile(this.#path, RUNTIME.nameFileBytes).toString() : '';
+      if (!stat || text !== '') this.#value = this.#parse(text);
+      this.#seen = seen;
+      this.fault = '';
+    } catch (error) {
+      this.fault = `${this.#path}: ${reasonOf(error)}`;
+    }
     return this.#value;
   }
 }
@@ -59,7 +70,10 @@ function nameService(etc = '/etc'): () => NameService {
   const hosts = new Followed(`${etc}/hosts`, readHosts);
   const resolver = new Followed(`${etc}/resolv.conf`, readResolver);
   const order = new Followed(`${etc}/nsswitch.conf`, readOrder);
-  return () => ({ hosts: hosts.read(), ...resolver.read(), ...order.read() });
+  return () => {
+    const read = { hosts: hosts.read(), ...resolver.read(), ...order.read() };
+    return { ...read, faults: [hosts, resolver, order].flatMap(({ fault }) => fault || []) };
+  };
 }
 
 function readOrder(text: string): Pick<NameService, 'sources' | 'others'> {
@@ -92,7 +106,7 @@ function hostsKey(name: string): string {
   return name.toLowerCase().replace(/\.$/, '');
 }
 
-function readResolver(text: string): Omit<NameService, 'hosts' | 'sources' | 'others'> {
+function readResolver(text: string): Omit<NameService, 'hosts' | 'sources' | 'others' | 'faults'> {
   const { LOCALDOMAIN: ownSearch, RES_OPTIONS: ownOptions = '' } = process.env;
   const servers: string[] = [];
   const options: string[] = [];
@@ -214,7 +228,7 @@ export class Names {
       if (found) return inOrder(found);
     }
     if (service.others) return this.#findBySystem(name, asked);
-    throw failure('ENOTFOUND', name);
+    throw failure('ENOTFOUND', name, service.faults);
   }
 
   #findBySystem(name: string, asked: Lookup): Promise<readonly LookupAddress[]> {
@@ -338,6 +352,7 @@ function inOrder(found: readonly LookupAddress[]): readonly LookupAddress[] {
   return [...turns.flat().filter((each) => each !== undefined), ...useless];
 }
 
-function failure(code: string, hostname: string): NodeJS.ErrnoException {
-  return Object.assign(new Error(`getaddrinfo ${code} ${hostname}`), { code, syscall: 'getaddrinfo', hostname });
+function failure(code: string, hostname: string, faults: readonly string[] = []): NodeJS.ErrnoException {
+  const message = [`getaddrinfo ${code} ${hostname}`, ...faults].join('; ');
+  return Object.assign(new Error(message), { code, syscall: 'getaddrinfo', hostname });
 }

@@ -74,6 +74,13 @@ export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: Tl
   };
 }
 
+/** Reads the files, and checks them. @throws Error that names the one that cannot be used */
+export function checkedTls(settings: TlsSettings): ReadTls {
+  const read = secureContextOptions(settings);
+  checkedFiles(read, settings);
+  return read;
+}
+
 /** What was read as one string, to compare. */
 function textOf(read: ReadTls): string {
   return Object.values(read).map(String).join('\0');

@@ -1,6 +1,14 @@
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
-import { CredentialCache, type ReadFile, readTenantFile, type TenantFile, type TenantSource } from '@isthmus/admission';
+import {
+  ADMISSION,
+  CredentialCache,
+  type ReadFile,
+  readTenantFile,
+  type TenantFile,
+  type TenantSource,
+} from '@isthmus/admission';
+import { readNamedFile } from '@isthmus/runtime';
 import { type Composed, ENDING, FILES } from './compose.ts';
 import { SYNC } from './defaults.ts';
 
@@ -44,7 +52,8 @@ export class Directory {
   async *load(): AsyncGenerator<Written> {
     for (const name of readdirSync(this.#dir).sort()) {
       if (name.startsWith('.') || extname(name) !== ENDING) continue;
-      const text = readFileSync(join(this.#dir, name), 'utf8');
+      const text = textOf(join(this.#dir, name));
+      if (text === undefined) continue;
       const file = await this.read(text);
       if ('problems' in file.read || !file.read.file.source) continue;
       const base = name.slice(0, -ENDING.length);
@@ -127,6 +136,15 @@ export class Directory {
         this.#unnamed.delete(folder);
       }
     }
+  }
+}
+
+/** Undefined for what is no file of a tenant, such as a directory: members say why. */
+function textOf(path: string): string | undefined {
+  try {
+    return readNamedFile(path, ADMISSION.tenantFileBytes).toString();
+  } catch {
+    return undefined;
   }
 }
 

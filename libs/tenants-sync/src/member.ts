@@ -1,6 +1,6 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { answerTo, httpsAgent, lookupName, readNamedFile, wholeOf } from '@isthmus/runtime';
+import { answerTo, httpsAgent, lookupName, type ReadTls, wholeOf } from '@isthmus/runtime';
 import { ADMIN_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { SYNC } from './defaults.ts';
 
@@ -27,8 +27,8 @@ export interface PlaneSays {
 export interface MemberOptions {
   /** `HOST:PORT` of its admin port. */
   readonly address: string;
-  /** Paths; empty for none. With a CA, it is asked by TLS. */
-  readonly files: { readonly ca: string; readonly cert: string; readonly key: string };
+  /** Reads the files to ask by TLS. Undefined: it is asked without. */
+  readonly tls: (() => ReadTls) | undefined;
 }
 
 /** A line of the answer of `POST /ask` (docs/OPERATE.md). */
@@ -48,16 +48,11 @@ interface Line {
 }
 
 /** Asks one member for the plane. @throws Error if it does not answer */
-export async function askMember({ address, files }: MemberOptions): Promise<PlaneSays> {
+export async function askMember({ address, tls }: MemberOptions): Promise<PlaneSays> {
   const askedAt = performance.now();
   const { host, port } = parseDestination(address);
-  const text = (path: string) => readNamedFile(path).toString();
-  const tls = files.ca !== '';
-  const own = files.cert === '' ? {} : { cert: text(files.cert), key: text(files.key) };
   // A question a minute needs no connection that stays.
-  const agent = tls
-    ? httpsAgent({ ca: text(files.ca), ...own }, [host, ADMIN_SERVER_NAME])
-    : new HttpAgent({ lookup: lookupName });
+  const agent = tls ? httpsAgent(tls(), [host, ADMIN_SERVER_NAME]) : new HttpAgent({ lookup: lookupName });
   const body = JSON.stringify({ method: 'ListTenants', timeoutMs: SYNC.memberMs });
   const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
   try {

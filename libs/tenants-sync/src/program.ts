@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isthmusTenantsSync, type SyncValues } from '@isthmus/flags';
 import { inClusterConnection, type KubeClient, kubeClient, kubeconfigFile, leaderLease, periodic } from '@isthmus/kube';
-import { randomHex, readNamedFile } from '@isthmus/runtime';
+import { checkedTls, lastGood, randomHex, type TlsFiles } from '@isthmus/runtime';
 import {
   type Check,
   Closing,
@@ -35,6 +35,11 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     closing.defer(() => client[Symbol.dispose]());
     const failures = new Map<string, string>();
     const warn = warnings(log);
+    const failed = (what: string, error: Error | undefined) => {
+      warn(what, 'cannot be read, what is known stays', error);
+      if (error) failures.set(what, inWords(error));
+      else failures.delete(what);
+    };
     const ended = new AbortController();
     /** Wakes the writer. */
     let wake = () => {};
@@ -69,11 +74,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
         sync.changedValues(name);
         wake();
       },
-      failed(what, error) {
-        warn(what, 'cannot be read, what is known stays', error);
-        if (error) failures.set(what, inWords(error));
-        else failures.delete(what);
-      },
+      failed,
       rolledBack(what, object) {
         log.warn(
           { what, object },
@@ -105,7 +106,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     if (flags['status-namespace'] !== '') {
       const statusClient = await kubeClient({ source, qps: SYNC.statusQps, burst: SYNC.statusQps });
       closing.defer(() => statusClient[Symbol.dispose]());
-      closing.defer(writeStatus(flags, { client: statusClient, identity, sync, watching, warn }));
+      closing.defer(writeStatus(flags, { client: statusClient, identity, sync, watching, warn, failed }));
     }
 
     const write = async () => {
@@ -142,6 +143,8 @@ interface StatusParts {
   readonly sync: Sync;
   readonly watching: Watching;
   readonly warn: Warn;
+  /** Called with what cannot be read, and without an error once it can. */
+  readonly failed: (what: string, error: Error | undefined) => void;
 }
 
 /** @param error undefined if there is none any more */
@@ -159,17 +162,24 @@ function warnings(log: ProgramLogger): Warn {
 }
 
 /** Writes the objects' status, if this is the one of several syncs that does. Returns what ends that. */
-function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn }: StatusParts): () => Promise<void> {
+function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn, failed }: StatusParts) {
   const namespace = flags['status-namespace'];
   const name = `${LEASE}-${flags.plane}`;
-  const failed = (error: Error) => warn('lease', `the lease ${namespace}/${name}`, error);
-  const leader = leaderLease({ client, namespace, identity, name, failed });
+  const unheld = (error: Error) => warn('lease', `the lease ${namespace}/${name}`, error);
+  const leader = leaderLease({ client, namespace, identity, name, failed: unheld });
   const leads = () => leader.leads;
-  const proxyCa = flags['proxy-ca-cert'];
+  const filesOf = (what: string, files: TlsFiles) =>
+    lastGood(
+      () => checkedTls(files),
+      (error) => failed(what, error),
+    );
+  const proxyTls = filesOf('--proxy-ca-cert', { ca: flags['proxy-ca-cert'] });
+  const memberFiles = { ca: flags['member-ca-cert'], cert: flags['member-cert'], key: flags['member-key'] };
+  const memberTls = memberFiles.ca === '' ? undefined : filesOf('the files for --member', memberFiles);
   const known = (name: string) => watching.status(name);
   const profiles = new ProfileWriter({
     ...{ client, plane: flags.plane, known, leads },
-    proxy: { url: flags['proxy-url'], ca: () => (proxyCa === '' ? '' : readNamedFile(proxyCa).toString('latin1')) },
+    proxy: { url: flags['proxy-url'], ca: () => String(proxyTls().ca ?? '') },
     failed: (object, error) => warn(`ClusterProfile ${object}`, 'its ClusterProfile cannot be written', error),
   });
   const writer = new StatusWriter({
@@ -177,7 +187,6 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn
     access: (name) => profiles.access(name),
     failed: (object, error) => warn(`status of ${object}`, `the status of ${object} cannot be written`, error),
   });
-  const files = { ca: flags['member-ca-cert'], cert: flags['member-cert'], key: flags['member-key'] };
   let asked = Number.NEGATIVE_INFINITY;
   let plane: PlaneSays | undefined;
   const rounds = periodic(
@@ -185,7 +194,7 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn
       if (!leads()) return SYNC.graceLookMs;
       if (flags.member !== '' && performance.now() - asked >= SYNC.askMs) {
         asked = performance.now();
-        plane = await askMember({ address: flags.member, files }).catch((error: Error) => {
+        plane = await askMember({ address: flags.member, tls: memberTls }).catch((error: Error) => {
           warn(flags.member, `${flags.member} does not say who is connected`, error);
           return undefined;
         });

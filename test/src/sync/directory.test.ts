@@ -99,6 +99,22 @@ const missing = [{ certificates: { ca: { secretRef: { name: 'missing', key: 'ca.
 
 describe('the directory of a sync', () => {
   test(
+    'may have what is no file of a tenant in it: a pipe, a directory, what is too large',
+    scoped(async (scope) => {
+      const { dir, put, flush, restart, text } = await synced(scope);
+      put('acme/prod', 1, tokens('https://a.example'));
+      await flush();
+      execFileSync('mkfifo', [join(dir, 'pipe.yaml')]);
+      mkdirSync(join(dir, 'directory.yaml'));
+      writeFileSync(join(dir, 'large.yaml'), `tenant: large\n#${'x'.repeat(ADMISSION.tenantFileBytes)}`);
+      await restart();
+      put('acme/prod', 1, tokens('https://b.example'));
+      await flush();
+      assert.match(text('acme.prod.yaml'), /b\.example/);
+    }),
+  );
+
+  test(
     'has each tenant as its object says, in force at members, until the grace after its end is over',
     scoped(async (scope) => {
       const { put, remove, flush, wait, files, member } = await synced(scope);
