@@ -62,9 +62,8 @@ function targetOf(host: string): Target {
 /** The host that is reached if it has another address than the one given. */
 function reachedBy(target: Target): Target[] {
   if (typeof target === 'string') return [];
-  const text = target.toString();
-  const reached = reachedAddress(text);
-  return reached === text ? [] : [readAddress(reached)];
+  const reached = reachedAddress(target.toString());
+  return reached === undefined ? [] : [readAddress(reached)];
 }
 
 function ruleOf({ name, cidr, host, ports, callers }: PolicyRule, place: string): Rule {

@@ -20,8 +20,6 @@ export const TUNNEL = {
   pendingDials: 2000,
   /** Tenants whose use is remembered before those that use nothing are forgotten. */
   idleTenants: 1000,
-  /** Addresses of which an agent remembers whether it may dial them at all. */
-  judgedAddresses: 1000,
   /**
    * Dials that start in one tick of the event loop. Each takes some 0.1 ms of it, so a tick stays short, and those of other tenants that
    * came meanwhile start in the next one.

@@ -1,6 +1,4 @@
-import { getOrPut, isIPv6, LruMap } from '@isthmus/runtime';
-import ipaddr from 'ipaddr.js';
-import { TUNNEL } from './defaults.ts';
+import { addressBytes, isIP, isIPv6 } from '@isthmus/runtime';
 import { DialError } from './errors.ts';
 
 /** What a dial connects to. `host` is a name, or an address without brackets. */
@@ -69,89 +67,66 @@ interface ProhibitedOptions {
 /** Returns which prohibition forbids an address, or undefined. @param address as passed to connect(2), so after DNS */
 export type Prohibited = (address: string, port: number) => Prohibition | undefined;
 
-type Range = readonly [address: ipaddr.IPv4 | ipaddr.IPv6, bits: number];
+/**
+ * IPv6 addresses that embed an IPv4 address, in digits: IPv4-mapped ones (::ffff:0:0/96), NAT64's well-known prefix (64:ff9b::/96, RFC 6052
+ * section 2.1) and its prefix for local use (64:ff9b:1::/48, RFC 8215), IPv4-compatible addresses (::/96, RFC 4291 section 2.5.5.1),
+ * IPv4-translated ones (::ffff:0:0:0/96, RFC 2765 section 2.1), 6to4 (2002::/16, RFC 3056).
+ */
+const CARRIES_IPV4 =
+  /^(?:0{20}ffff|0064ff9b0{16}|0064ff9b0001.{12}|0{24}|0{16}ffff0{4})(?<last>.{8})$|^2002(?<second>.{8})/;
 
 /**
  * Metadata services, in this order: AWS and most others, AWS over IPv6, AWS containers, AWS pods over IPv4 and over IPv6, Google Cloud
  * over IPv6, Scaleway over IPv6, Azure, Alibaba.
  */
-const METADATA = [
-  '169.254.169.254/32',
-  'fd00:ec2::254/128',
-  '169.254.170.2/32',
-  '169.254.170.23/32',
-  'fd00:ec2::23/128',
-  'fd20:ce::254/128',
-  'fd00:42::42/128',
-  '168.63.129.16/32',
-  '100.100.100.200/32',
-];
-const LINK_LOCAL = ['169.254.0.0/16', 'fe80::/10'];
-const LOOPBACK = ['127.0.0.0/8', '::1/128', '0.0.0.0/8', '::/128'];
-
-const [metadata, linkLocal, loopback] = [METADATA, LINK_LOCAL, LOOPBACK].map((list) => list.map(rangeOf)) as [
-  Range[],
-  Range[],
-  Range[],
-];
+const METADATA: ReadonlySet<string> = new Set(
+  [
+    '169.254.169.254',
+    'fd00:ec2::254',
+    '169.254.170.2',
+    '169.254.170.23',
+    'fd00:ec2::23',
+    'fd20:ce::254',
+    'fd00:42::42',
+    '168.63.129.16',
+    '100.100.100.200',
+  ].map(plain),
+);
+/** 169.254.0.0/16 and fe80::/10. */
+const LINK_LOCAL = /^169\.254\.|^fe[89ab]/;
+/** 127.0.0.0/8, 0.0.0.0/8, ::1 and ::, since what is unspecified reaches the machine itself. */
+const LOOPBACK = /^(?:127|0)\.|^0{31}[01]$/;
 
 export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptions): Prohibited {
   const holds = (name: Prohibition) => !lifted.includes(name);
-  const ofRanges = (address: ipaddr.IPv4 | ipaddr.IPv6): Prohibition | undefined => {
-    if (holds('metadata') && isIn(address, metadata)) return 'metadata';
-    // Some metadata addresses are link-local too. Only `metadata` decides about them.
-    if (holds('link-local') && isIn(address, linkLocal) && !isIn(address, metadata)) return 'link-local';
-    return holds('loopback') && isIn(address, loopback) ? 'loopback' : undefined;
-  };
-  // To parse an address and match it takes a twentieth of an agent's dial.
-  const judged = new LruMap<string, { readonly prohibition: Prohibition | undefined }>(TUNNEL.judgedAddresses);
   return (text, port) => {
-    const { prohibition } = getOrPut(judged, text, () => ({ prohibition: ofRanges(plain(text)) }));
-    if (prohibition || !holds('own-ports') || !ownPorts.includes(port)) return prohibition;
     const address = plain(text);
-    const own = isIn(address, loopback) || ownAddresses().some((each) => plain(each).toString() === address.toString());
-    return own ? 'own-ports' : undefined;
+    const isMetadata = METADATA.has(address);
+    if (isMetadata && holds('metadata')) return 'metadata';
+    // Some metadata addresses are link-local too. Only `metadata` decides about them.
+    if (!isMetadata && holds('link-local') && LINK_LOCAL.test(address)) return 'link-local';
+    const isLoopback = LOOPBACK.test(address);
+    if (isLoopback && holds('loopback')) return 'loopback';
+    if (!holds('own-ports') || !ownPorts.includes(port)) return undefined;
+    return isLoopback || ownAddresses().some((each) => plain(each) === address) ? 'own-ports' : undefined;
   };
 }
 
-/**
- * IPv6 ranges that embed an IPv4 address, and the byte where it begins: NAT64's well-known prefix (RFC 6052 section 2.1) and its prefix
- * for local use (RFC 8215), IPv4-compatible addresses (RFC 4291 section 2.5.5.1), IPv4-translated ones (RFC 2765 section 2.1), 6to4 (RFC 3056).
- */
-const CARRIES_IPV4: readonly (readonly [range: Range, at: number])[] = [
-  [rangeOf('64:ff9b::/96'), 12],
-  [rangeOf('64:ff9b:1::/48'), 12],
-  [rangeOf('::/96'), 12],
-  [rangeOf('::ffff:0:0:0/96'), 12],
-  [rangeOf('2002::/16'), 2],
-];
-
-/** Parses an address and drops its zone. Returns the IPv4 address that an IPv6 address embeds, if it embeds one. */
-function plain(text: string): ipaddr.IPv4 | ipaddr.IPv6 {
-  // `process` already converts IPv4-mapped addresses (::ffff:127.0.0.1).
-  const address = ipaddr.process(text.replace(/%.*$/, ''));
-  const carried = CARRIES_IPV4.find(([range]) => isIn(address, [range]));
-  if (!carried) return address;
-  const [, at] = carried;
-  const bytes = address.toByteArray();
+/** Returns the one spelling of an address, without its zone: an IPv4 address, also one that an IPv6 address embeds, or 32 hexadecimal digits. */
+function plain(text: string): string {
+  if (isIP(text) === 4) return text;
+  const digits = addressBytes(text.replace(/%.*$/, ''))?.toString('hex');
+  if (digits === undefined) throw new Error(`${JSON.stringify(text)} is no address`);
   // `::` and `::1` look IPv4-compatible, but belong to IPv6.
-  return bytes.slice(0, 15).every((byte) => byte === 0) ? address : new ipaddr.IPv4(bytes.slice(at, at + 4));
+  const { last, second } = (!digits.startsWith('0'.repeat(30)) && CARRIES_IPV4.exec(digits)?.groups) || {};
+  const carried = last ?? second;
+  return carried === undefined ? digits : Buffer.from(carried, 'hex').join('.');
 }
 
-/**
- * Returns the address of the host that is reached: the IPv4 address that an IPv6 address embeds, or loopback for the unspecified
- * address. Any other address stays as it is.
- */
-export function reachedAddress(text: string): string {
+/** Returns the address of the host that is reached, if it is another: the IPv4 address that an IPv6 address embeds, or loopback for an unspecified one. */
+export function reachedAddress(text: string): string | undefined {
   const address = plain(text);
-  if (address.range() !== 'unspecified') return address.toString();
-  return address.kind() === 'ipv4' ? '127.0.0.1' : '::1';
-}
-
-function rangeOf(cidr: string): Range {
-  return ipaddr.parseCIDR(cidr);
-}
-
-function isIn(address: ipaddr.IPv4 | ipaddr.IPv6, ranges: readonly Range[]): boolean {
-  return ranges.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
+  if (address.startsWith('0.')) return '127.0.0.1';
+  if (address === '0'.repeat(32)) return '::1';
+  return isIP(address) === 4 && address !== text ? address : undefined;
 }
