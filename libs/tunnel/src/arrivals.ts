@@ -18,28 +18,16 @@ export class Arrivals {
 
   /** Resolves when there is a way. Rejects at the deadline, or when whoever waits has gone. */
   next({ deadline, signal }: Pick<DialRequest, 'deadline' | 'signal'>): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const leave = () => {
-        clearTimeout(timer);
-        this.#waiting.delete(came);
-        signal.removeEventListener('abort', gone);
-      };
-      const came = () => {
-        leave();
-        resolve();
-      };
-      const gone = () => {
-        leave();
-        reject(signal.reason);
-      };
-      const late = () => {
-        leave();
-        reject(this.#late());
-      };
-      const timer = setTimeout(late, Math.max(0, deadline - performance.now()));
-      this.#waiting.add(came);
-      signal.addEventListener('abort', gone);
-      if (signal.aborted) gone();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const gone = () => reject(signal.reason);
+    const timer = setTimeout(() => reject(this.#late()), Math.max(0, deadline - performance.now()));
+    this.#waiting.add(resolve);
+    signal.addEventListener('abort', gone);
+    if (signal.aborted) gone();
+    return promise.finally(() => {
+      clearTimeout(timer);
+      this.#waiting.delete(resolve);
+      signal.removeEventListener('abort', gone);
     });
   }
 }
