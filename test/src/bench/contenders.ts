@@ -1,18 +1,7 @@
 import { Scope } from '../harness/index.ts';
 import { PROTOCOLS, type Protocol } from '../rig/door.ts';
 import type { Front } from '../rig/load/messages.ts';
-import {
-  type AnpBinaries,
-  allInOne,
-  anpPair,
-  type Family,
-  floor,
-  onNode,
-  relays,
-  type Started,
-  splitOverSockets,
-  splitTiers,
-} from './families.ts';
+import { type AnpBinaries, type Family, floor, inOne, relays, type Started, splitTiers } from './families.ts';
 import type { Kind, Line } from './lines.ts';
 
 /** One way to the destination, as a column of the table. */
@@ -61,14 +50,14 @@ function ownLoad(anp?: AnpBinaries, node?: OtherNode): Contender[] {
     PROTOCOLS.map((protocol) => ({ name: prefix + FRONTS[protocol], kind, protocol, family: family(protocol) }));
   const all: Omit<Contender, 'plane'>[] = [
     { name: 'direct', kind: 'direct' },
-    { name: 'relays-2', kind: 'relays', family: twoRelays },
-    { name: 'relays-3', kind: 'relays', family: threeRelays },
-    ...through('server', '', () => allInOne),
-    ...through('split', 'split-', () => splitTiers),
-    ...through('split', 'split-sockets-', () => splitOverSockets),
-    ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
+    { name: 'relays-2', kind: 'relays', family: relays(2) },
+    { name: 'relays-3', kind: 'relays', family: relays(3) },
+    ...through('server', '', () => inOne()),
+    ...through('split', 'split-', () => splitTiers(false)),
+    ...through('split', 'split-sockets-', () => splitTiers(true)),
+    ...(anp ? through('anp', 'anp-', (protocol) => inOne({ anp, protocol })) : []),
     ...floors('floor', 'floor-'),
-    ...(node ? through('node', `node${node.version}-`, () => onNode(node.path)) : []),
+    ...(node ? through('node', `node${node.version}-`, () => inOne({ node: node.path })) : []),
     ...(node ? floors('node', `node${node.version}-floor-`, node.path) : []),
   ];
   // Each way in has its own plane, as each API server has one: V8 optimises for the one kind of caller that it has seen.
@@ -84,9 +73,6 @@ function floors(kind: Kind, prefix: string, node?: string) {
     }),
   );
 }
-
-const twoRelays = relays(2);
-const threeRelays = relays(3);
 
 /** The planes of a run. Each is started when first needed, and then does one work after the other. */
 export class Planes implements AsyncDisposable {

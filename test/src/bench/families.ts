@@ -1,21 +1,17 @@
 import {
   AS_IN_IMAGE,
-  agentMember,
   callersAt,
   commandOf,
   type Flags,
-  type Member,
   type MemberSettings,
   newTrust,
-  type ProgramName,
   type Scope,
-  serverMember,
   tempDir,
 } from '../harness/index.ts';
 import { listening } from '../rig/child.ts';
-import { type Door, doorOf } from '../rig/door.ts';
+import { type Door, doorOf, type Protocol } from '../rig/door.ts';
 import type { Groups } from '../rig/load/messages.ts';
-import { type SplitPlane, type SplitPlaneOptions, splitPlane } from '../rig/split-plane.ts';
+import { type PlaneOptions, startPlane } from '../rig/plane.ts';
 import type { FloorSettings } from './floor.ts';
 
 /** Processes between callers and the destination, which are ready. */
@@ -60,24 +56,10 @@ export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.e
   };
 }
 
-/** An all-in-one server and an agent on another Node, with the image's options. */
-export function onNode(node: string): Family {
-  return (scope) => inOne({ node }, scope);
-}
-
-/** An all-in-one server and an agent with mTLS between them. */
-export const allInOne: Family = (scope) => inOne({}, scope);
-
 /** Upstream's programs. */
 export interface AnpBinaries {
   readonly server: string;
   readonly agent: string;
-}
-
-/** Upstream's pair. Its server accepts callers in one way only: over gRPC or CONNECT, on a unix socket or over TCP. */
-export function anpPair(anp: AnpBinaries, protocol: 'grpc' | 'connect' | 'mtls'): Family {
-  const own = protocol === 'mtls' ? { 'uds-name': undefined } : OVER_UDS;
-  return (scope) => inOne({ anp, serverFlags: { ...own, mode: protocol === 'grpc' ? 'grpc' : 'http-connect' } }, scope);
 }
 
 /** Where an agent runs, and the address at which it reaches the server here. */
@@ -87,88 +69,90 @@ export interface Far {
   readonly outside: string;
 }
 
-/** An all-in-one server here, and its agent behind a path; ours or upstream's. Callers come by CONNECT. */
-export function overPath(far: Far, anp?: AnpBinaries): Family {
-  return (scope) => inOne({ far, ...(anp && { anp, serverFlags: { ...OVER_UDS, mode: 'http-connect' } }) }, scope);
-}
-
-const OVER_UDS: Flags = {
-  'server-port': 0,
-  'server-bind-address': undefined,
-  'server-cert': undefined,
-  'server-key': undefined,
-  'server-ca-cert': undefined,
-};
-
-/** Those of an agent's intervals that the harness shortens: the defaults are measured. */
-const INTERVALS: Flags = { 'sync-interval': undefined, 'sync-interval-cap': undefined, 'probe-interval': undefined };
-
 interface InOne {
   /** The Node that runs the programs, if not the one that runs the bench. */
   readonly node?: string;
   /** Programs in the place of ours. */
-  readonly anp?: AnpBinaries;
-  readonly serverFlags?: Flags;
+  readonly anp?: AnpBinaries | undefined;
+  /** How upstream's server accepts callers, which it does in one way only. */
+  readonly protocol?: Protocol;
+  /** Where the agent is, if not here. */
   readonly far?: Far;
 }
 
-async function inOne(options: InOne, scope: Scope): ReturnType<Family> {
-  const { node, anp, serverFlags = {}, far } = options;
-  const trust = await newTrust(scope);
-  const runs = (name: ProgramName, program?: string): readonly [string, ...string[]] => {
-    const [own, ...args] = commandOf(name);
-    return program === undefined ? [node ?? own, ...args] : [program];
+/** An all-in-one server and an agent with mTLS between them. */
+export function inOne({ node = process.execPath, anp, protocol, far }: InOne = {}): Family {
+  return async (scope) => {
+    const trust = await newTrust(scope);
+    const { cert, key } = await trust.agents.server(far && { hosts: [{ type: 'ip', value: far.outside }] });
+    const outside = far && { 'agent-bind-address': far.outside, 'cluster-cert': cert, 'cluster-key': key };
+    const log = logging(trust.dir);
+    return await started(scope, {
+      servers: 1,
+      agents: 1,
+      trust,
+      planeFlags: { v: undefined, ...outside, ...(anp && upstreams(protocol)) },
+      agentFlags: () => ({
+        ...AS_BY_DEFAULT,
+        ...(anp && { 'session-count': undefined }),
+        ...(far && { 'proxy-server-host': far.outside }),
+      }),
+      each: (id) => {
+        const isServer = id === 'server-0';
+        const [, ...args] = commandOf(isServer ? 'proxy-server' : 'proxy-agent');
+        const other = isServer ? anp?.server : anp?.agent;
+        const runs = other === undefined ? ([node, ...args] as const) : ([other] as const);
+        return { runs, ...log(id, isServer ? [] : far?.command) };
+      },
+    });
   };
-  const place = far && (await trust.agents.server({ hosts: [{ type: 'ip', value: far.outside }] }));
-  const outside = place && { 'agent-bind-address': far?.outside, 'cluster-cert': place.cert, 'cluster-key': place.key };
-  const { member, agentPort, ways } = await serverMember(scope, trust, 'server', {
-    ...measured(trust.dir)('server'),
-    runs: runs('proxy-server', anp?.server),
-    flags: { ...outside, ...serverFlags },
+}
+
+function upstreams(protocol: Protocol | undefined): Flags {
+  const mode = protocol === 'grpc' ? 'grpc' : 'http-connect';
+  if (protocol === 'mtls') return { mode, 'uds-name': undefined };
+  const tls = Object.fromEntries(
+    ['bind-address', 'cert', 'key', 'ca-cert'].map((name) => [`server-${name}`, undefined]),
+  );
+  return { mode, 'server-port': 0, ...tls };
+}
+
+/** Agents log as they do by default, and have the default intervals, which the harness shortens. */
+const AS_BY_DEFAULT: Flags = {
+  v: undefined,
+  'sync-interval': undefined,
+  'sync-interval-cap': undefined,
+  'probe-interval': undefined,
+};
+
+/** A gateway, a hub and an agent. The Redis that the first two share takes no part in a tunnel. @param sockets whether gateway and hub have a unix socket between them */
+export function splitTiers(sockets: boolean): Family {
+  return async (scope) => {
+    const dir = await tempDir(scope);
+    const links = sockets ? { 'peer-uds-dir': await tempDir(scope) } : {};
+    return await started(scope, {
+      ...{ hubs: 1, gateways: 1, agents: 1 },
+      planeFlags: { v: undefined, ...links },
+      agentFlags: () => AS_BY_DEFAULT,
+      each: logging(dir),
+    });
+  };
+}
+
+async function started(scope: Scope, options: PlaneOptions): Promise<Started> {
+  const { doors, gateways, hubs, agents } = await startPlane(scope, options);
+  const [door] = doors as [Door];
+  const servers = gateways === hubs ? { server: gateways } : { gateway: gateways, hub: hubs };
+  const groups = Object.entries({ ...servers, agent: agents }).map(([name, members]) => {
+    return [name, members.map(({ program }) => program.pid)] as const;
   });
-  const agent = await agentMember(scope, trust, 'agent', agentPort, {
-    ...measured(trust.dir, far?.command)('agent'),
-    runs: runs('proxy-agent', anp?.agent),
-    flags: { ...INTERVALS, ...(far && { 'proxy-server-host': far.outside }) },
-  });
-  await member.program.waitReady();
-  return { door: doorOf(ways), groups: groupsOf({ server: [member], agent: [agent] }) };
+  return { door, groups: Object.fromEntries(groups) };
 }
 
 /** As in the image. Logs go to files: reading them here would take processor time from what is measured. */
-function measured(dir: string, command: readonly string[] = []) {
-  return (id: string): Pick<MemberSettings, 'env' | 'place'> => ({
+function logging(dir: string) {
+  return (id: string, command: readonly string[] = []): MemberSettings => ({
     env: AS_IN_IMAGE,
     place: { command: ['sh', '-c', 'exec "$@" >>"$0" 2>&1', `${dir}/${id}.log`, ...command], host: '127.0.0.1' },
   });
-}
-
-function groupsOf(members: Readonly<Record<string, readonly Member[]>>): Groups {
-  return Object.fromEntries(
-    Object.entries(members).map(([name, some]) => [name, some.map(({ program }) => program.pid)]),
-  );
-}
-
-/** A gateway, a hub and an agent. The Redis that the first two share takes no part in a tunnel. */
-export const splitTiers: Family = async (scope) => {
-  return startedOf(await splitPlane(scope, { hubs: 1, gateways: 1, agents: 1, ...(await split(scope)) }));
-};
-
-/** The same, with a unix socket between gateway and hub. */
-export const splitOverSockets: Family = async (scope) => {
-  const own = await split(scope, { 'peer-uds-dir': await tempDir(scope) });
-  return startedOf(await splitPlane(scope, { hubs: 1, gateways: 1, agents: 1, ...own }));
-};
-
-/** They log as they do by default. */
-async function split(scope: Scope, links: Flags = {}): Promise<SplitPlaneOptions> {
-  const agentFlags = () => ({ ...INTERVALS, v: undefined });
-  return { planeFlags: { v: undefined, ...links }, agentFlags, as: measured(await tempDir(scope)) };
-}
-
-function startedOf({ doors: [door], gateways, hubs, agents }: SplitPlane): Started {
-  return {
-    ...(door && { door }),
-    groups: groupsOf({ gateway: gateways, hub: hubs, agent: agents }),
-  };
 }

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { clock } from '../rig/clock.ts';
 import { quantile } from '../rig/figures.ts';
-import type { Topology } from '../rig/split-plane.ts';
+import type { Topology } from '../rig/plane.ts';
 import type { Load } from './load.ts';
 
 const LOOK_EVERY = 200;

@@ -1,5 +1,5 @@
 import type { Scope } from '../harness/index.ts';
-import type { Carried, Topology } from '../rig/split-plane.ts';
+import type { Carried, Topology } from '../rig/plane.ts';
 import type { Load } from './load.ts';
 
 /** How long a supervisor takes to restart a process, in milliseconds. */

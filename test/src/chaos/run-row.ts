@@ -5,7 +5,7 @@ import { clock } from '../rig/clock.ts';
 import { unless } from '../rig/command.ts';
 import { quantile } from '../rig/figures.ts';
 import type { DestinationState } from '../rig/load/destination.ts';
-import type { Topology } from '../rig/split-plane.ts';
+import type { Topology } from '../rig/plane.ts';
 import { type Figures, judge } from './figures.ts';
 import { Load } from './load.ts';
 import { normalAgain } from './normal.ts';

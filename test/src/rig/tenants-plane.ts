@@ -1,9 +1,9 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { Authority, type Flags, type Scope, tempDir } from '../harness/index.ts';
 import type { Door } from './door.ts';
-import { type SplitPlane, splitPlane } from './split-plane.ts';
+import { type Plane, startPlane } from './plane.ts';
 
-export interface TenantsPlane extends SplitPlane {
+export interface TenantsPlane extends Plane {
   /** Where the callers of the tenant that floods dial. `doors` are the other one's. */
   readonly floodDoor: Door;
 }
@@ -23,7 +23,7 @@ export async function tenantsPlane(scope: Scope): Promise<TenantsPlane> {
   const tenants = await Promise.all(
     ['quiet', 'flood'].map((name, index) => tenant(dir, files, name, `agent-${index}`)),
   );
-  const plane = await splitPlane(scope, {
+  const plane = await startPlane(scope, {
     hubs: 1,
     gateways: 1,
     agents: tenants.length,

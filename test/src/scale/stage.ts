@@ -6,7 +6,7 @@ import { residentBytes } from '../harness/processes.ts';
 import { AS_IN_IMAGE } from '../harness/runtime.ts';
 import { Scope } from '../harness/scope.ts';
 import type { Trust } from '../harness/trust.ts';
-import { splitPlane } from '../rig/split-plane.ts';
+import { startPlane } from '../rig/plane.ts';
 import { type Callers, target } from './dials.ts';
 import { Fleet } from './fleet.ts';
 import { type RedisUse, redisUse } from './redis-info.ts';
@@ -25,7 +25,14 @@ const COLLECTABLE = {
 };
 
 /** What all planes here have in common: members log little, and no agent is a program. */
-export const FOR_FLEETS = { agents: 0, planeFlags: { v: 0 }, as: () => ({ env: COLLECTABLE }) };
+export const FOR_FLEETS = {
+  agents: 0,
+  planeFlags: { v: 0 },
+  each: (id: string) => ({
+    env: COLLECTABLE,
+    flags: id.startsWith('hub') ? { 'max-waiting-agents-per-source': WAITING_AGENTS } : {},
+  }),
+};
 
 /** Files of one certificate for the agents of a fleet. */
 export async function fleetTls({ agents }: Trust) {
@@ -67,11 +74,10 @@ export async function stage(rebalanceTime: number): Promise<Stage> {
 async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   const redis = await startRedis();
   scope.defer(() => redis.stop());
-  const { hubs, gateways, doors, agentPorts, trust } = await splitPlane(scope, {
+  const { hubs, gateways, doors, agentPorts, trust } = await startPlane(scope, {
     ...FOR_FLEETS,
     hubs: HUBS,
     gateways: GATEWAYS,
-    hubFlags: { 'max-waiting-agents-per-source': WAITING_AGENTS },
     registryUrl: redis.url,
   });
   const settings = {

@@ -7,25 +7,24 @@ import { interrupted, say, unless } from '../../rig/command.ts';
 import { short } from '../../rig/figures.ts';
 import type { Front } from '../../rig/load/messages.ts';
 import { namespace, pathTo } from '../../rig/network.ts';
-import { type Family, overPath } from '../families.ts';
+import { inOne } from '../families.ts';
 import type { Case, PathSettings } from './cases.ts';
 import { measure, type Seen } from './measure.ts';
 
 /** Measures one case on one contender: in a namespace of its own, over a path that is new. */
 async function run(settings: PathSettings, each: Case, contender: string, signal: AbortSignal): Promise<Seen> {
   await using scope = new Scope();
-  const far = await namespace(scope, []);
-  for (const inside of [[], far.command]) setTcp(inside, settings.tcp);
-  const path = await pathTo(scope, far);
+  const space = await namespace(scope, []);
+  for (const inside of [[], space.command]) setTcp(inside, settings.tcp);
+  const path = await pathTo(scope, space);
   await path.set({ up: each.direction, down: each.direction });
-  const family: Family | undefined =
-    contender === 'tcp'
-      ? undefined
-      : overPath({ command: far.command, outside: path.outside }, contender === 'anp' ? settings.anp : undefined);
+  const anp = contender === 'anp' ? settings.anp : undefined;
+  const far = { command: space.command, outside: path.outside };
+  const family = contender === 'tcp' ? undefined : inOne({ far, anp, protocol: 'connect' });
   const host = family ? '127.0.0.1' : path.inside;
   const { port } = await listening(scope, 'rig/load/destination.ts', {
     argument: host,
-    command: [...far.command, process.execPath],
+    command: [...space.command, process.execPath],
   });
   const { door } = (await family?.(scope, port)) ?? {};
   const front: Front = door ? { kind: 'door', door, protocol: 'connect' } : { kind: 'direct', host };

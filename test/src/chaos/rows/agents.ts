@@ -2,7 +2,7 @@ import { type Member, silentListener, until } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
 import { dial } from '../../rig/dial.ts';
 import { PROTOCOLS, type Protocol } from '../../rig/door.ts';
-import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 const PENDING = 100;
@@ -22,14 +22,14 @@ interface Answer {
  * Dials that wait at one agent for a destination that does not answer. The destination answers once the agent is killed. So each dial
  * can succeed if it is retried through another agent, and would otherwise wait for its whole deadline.
  */
-const killed: Row<SplitPlane> = {
+const killed: Row<Plane> = {
   name: 'agent-kill',
   fault: `agent SIGKILL with ${PENDING} pending dials`,
   holds:
     'every dial answered within 1 s: success through another agent, or the right error; callers told within 100 ms',
   bounds: { callersEndMs: ENDS_WITHIN, destinationsEndMs: 1000 },
   topology: (scope) =>
-    splitPlane(scope, {
+    startPlane(scope, {
       gatewayFlags: { 'proxy-strategies': 'destHost,default' },
       agentFlags: (index) => (index === 0 ? { 'agent-identifiers': `ipv4=${HOST}` } : {}),
     }),
@@ -61,7 +61,7 @@ const killed: Row<SplitPlane> = {
   },
 };
 
-function pending({ plane }: Context<SplitPlane>, destination: string): Promise<Answer>[] {
+function pending({ plane }: Context<Plane>, destination: string): Promise<Answer>[] {
   return Array.from({ length: PENDING }, async (_, index) => {
     const protocol = PROTOCOLS[index % PROTOCOLS.length] as Protocol;
     try {
@@ -74,10 +74,10 @@ function pending({ plane }: Context<SplitPlane>, destination: string): Promise<A
   });
 }
 
-async function pendingDials({ gateways }: SplitPlane): Promise<number> {
+async function pendingDials({ gateways }: Plane): Promise<number> {
   const name = 'konnectivity_network_proxy_server_pending_backend_dials';
   const counts = await Promise.all(gateways.map((gateway) => gateway.value(name)));
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-export const agentRows: readonly Row<SplitPlane>[] = [killed];
+export const agentRows: readonly Row<Plane>[] = [killed];

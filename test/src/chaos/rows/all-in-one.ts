@@ -1,6 +1,5 @@
 import { goMissing, type Member } from '../../harness/index.ts';
-import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
-import type { Carried } from '../../rig/split-plane.ts';
+import { type Carried, type Plane, startPlane } from '../../rig/plane.ts';
 import { type Context, RESTART_AFTER, type Row } from '../row.ts';
 
 const FAULT = '3 all-in-one servers, 6 agents (2 of them Go agents)';
@@ -14,8 +13,8 @@ function skip(): string | undefined {
   return goMissing() || undefined;
 }
 
-async function kill({ plane, strike, hold }: Context<ServerPlane>, member: Member): Promise<void> {
-  const gateway = plane.servers.indexOf(member);
+async function kill({ plane, strike, hold }: Context<Plane>, member: Member): Promise<void> {
+  const gateway = plane.gateways.indexOf(member);
   const through = ({ hubId }: Carried) => hubId === member.id;
   const takes = (carried: Carried) =>
     carried.gateway === gateway ||
@@ -34,7 +33,7 @@ function isGo({ id }: Member): boolean {
 }
 
 /** Upstream's agent drains after SIGTERM and does not end by itself: the kubelet kills it when its time is over. */
-async function replace({ hold }: Context<ServerPlane>, agent: Member): Promise<void> {
+async function replace({ hold }: Context<Plane>, agent: Member): Promise<void> {
   agent.program.signal('SIGTERM');
   await hold(EACH_MS, EACH_MS);
   await agent.kill();
@@ -42,35 +41,35 @@ async function replace({ hold }: Context<ServerPlane>, agent: Member): Promise<v
 }
 
 /** In a short run, one of each kind stands for all. */
-function victims({ plane: { servers, agents }, short }: Context<ServerPlane>): readonly Member[] {
+function victims({ plane: { gateways: servers, agents }, short }: Context<Plane>): readonly Member[] {
   if (!short) return [...servers, ...agents];
   return [servers[0], agents[0], agents.at(-1)].filter((member) => member !== undefined);
 }
 
-const killed: Row<ServerPlane> = {
+const killed: Row<Plane> = {
   name: 'servers-kill',
   fault: `${FAULT}: SIGKILL of each in turn`,
   holds: HOLDS,
   bounds: { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 3000 },
   skip,
-  topology: (scope) => serverPlane(scope, SHAPE),
+  topology: (scope) => startPlane(scope, SHAPE),
   async inject(context) {
     for (const member of victims(context)) await kill(context, member);
   },
 };
 
 /** Each agent has a session to both servers, so neither server needs the other for its own callers. */
-function beside(agents: number): Row<ServerPlane> {
+function beside(agents: number): Row<Plane> {
   return {
     name: `servers-apart-${agents}`,
     fault: `2 all-in-one servers beside 2 API-server callers, ${agents} agent${agents === 1 ? '' : 's'}: SIGKILL of one`,
     holds: `${HOLDS}; no tunnel of the other server's callers is cut`,
     bounds: { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 3000 },
-    topology: (scope) => serverPlane(scope, { servers: 2, agents }),
+    topology: (scope) => startPlane(scope, { servers: 2, agents }),
     async inject({ plane, strike, hold, measure }) {
-      const [victim] = plane.servers;
+      const [victim] = plane.gateways;
       const carried = await plane.carried();
-      const astray = carried.filter(({ gateway, hubId }) => hubId !== plane.servers[gateway]?.id).length;
+      const astray = carried.filter(({ gateway, hubId }) => hubId !== plane.gateways[gateway]?.id).length;
       measure({ name: "tunnels through the other server's hub", value: astray, unit: '', most: 0 });
       await strike({ takes: ({ gateway }) => gateway === 0, gateway: 0 }, () => victim?.kill());
       await hold(RESTART_AFTER, RESTART_AFTER);
@@ -80,14 +79,14 @@ function beside(agents: number): Row<ServerPlane> {
   };
 }
 
-const rolled: Row<ServerPlane> = {
+const rolled: Row<Plane> = {
   name: 'servers-roll',
   fault: `${FAULT}: SIGTERM of each in turn`,
   holds: `${HOLDS}; 0 cut tunnels that could have finished`,
   bounds: {},
   tunnelLife: () => [1000, 6000],
   skip,
-  topology: (scope) => serverPlane(scope, { ...SHAPE, flags: { 'graceful-shutdown-timeout': `${EACH_MS}ms` } }),
+  topology: (scope) => startPlane(scope, { ...SHAPE, planeFlags: { 'graceful-shutdown-timeout': `${EACH_MS}ms` } }),
   async inject(context) {
     for (const member of victims(context)) {
       if (isGo(member)) await replace(context, member);
@@ -97,4 +96,4 @@ const rolled: Row<ServerPlane> = {
   },
 };
 
-export const allInOneRows: readonly Row<ServerPlane>[] = [killed, rolled, beside(1), beside(2)];
+export const allInOneRows: readonly Row<Plane>[] = [killed, rolled, beside(1), beside(2)];

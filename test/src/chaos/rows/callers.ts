@@ -3,7 +3,7 @@ import { listening } from '../../rig/child.ts';
 import { clock } from '../../rig/clock.ts';
 import { flooding } from '../../rig/flooding.ts';
 import type { DestinationState } from '../../rig/load/destination.ts';
-import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 const TUNNELS = 500;
@@ -17,10 +17,7 @@ type Protocol = 'grpc' | 'connect';
 
 const WORDS = { grpc: 'gRPC', connect: 'HTTP CONNECT' } as const;
 
-async function killCaller(
-  { scope, plane, load, hold, measure }: Context<ServerPlane>,
-  protocol: Protocol,
-): Promise<void> {
+async function killCaller({ scope, plane, load, hold, measure }: Context<Plane>, protocol: Protocol): Promise<void> {
   const [door] = plane.doors;
   if (!door) throw new Error('there is no server');
   const { port, child } = await listening(scope, 'rig/load/destination.ts');
@@ -53,7 +50,7 @@ async function killCaller(
   });
 }
 
-function rowOf(protocol: Protocol, agent: Agent): Row<ServerPlane> {
+function rowOf(protocol: Protocol, agent: Agent): Row<Plane> {
   const go = agent === 'a Go agent';
   return {
     name: `caller-kill-${protocol}${go ? '-go' : ''}`,
@@ -62,12 +59,12 @@ function rowOf(protocol: Protocol, agent: Agent): Row<ServerPlane> {
       "other callers' dials unaffected, next dial within 100 ms, the dead caller's destination sockets end within 1 s",
     bounds: { dialMs: 1000 },
     ...(go && { skip: () => goMissing() || undefined }),
-    topology: (scope) => serverPlane(scope, { servers: 1, agents: go ? 0 : 1, goAgents: go ? 1 : 0 }),
+    topology: (scope) => startPlane(scope, { servers: 1, agents: go ? 0 : 1, goAgents: go ? 1 : 0 }),
     inject: (context) => killCaller(context, protocol),
   };
 }
 
-export const callerRows: readonly Row<ServerPlane>[] = [
+export const callerRows: readonly Row<Plane>[] = [
   rowOf('grpc', 'our agent'),
   rowOf('connect', 'our agent'),
   rowOf('grpc', 'a Go agent'),

@@ -12,7 +12,7 @@ import {
 import { clock } from '../../rig/clock.ts';
 import { dial } from '../../rig/dial.ts';
 import { type Door, PROTOCOLS } from '../../rig/door.ts';
-import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 const SHAPE = { servers: 2, agents: 4 };
@@ -24,13 +24,13 @@ const ENOUGH = 1024;
 const FOR_TUNNELS = 150;
 
 /** Starves one agent. Dials must go to the others. */
-const agentDescriptors: Row<ServerPlane> = {
+const agentDescriptors: Row<Plane> = {
   name: 'descriptors-agent',
   fault: 'file descriptors of one of 4 agents exhausted',
   holds: 'no crash, 0 failed dials, recovers by itself',
   bounds: { dialMs: 1000 },
   skip: () => prlimitMissing() || undefined,
-  topology: (scope) => serverPlane(scope, SHAPE),
+  topology: (scope) => startPlane(scope, SHAPE),
   async inject({ plane, hold }) {
     const [agent] = plane.agents as [Member];
     limitDescriptors(agent.program, NONE);
@@ -40,13 +40,13 @@ const agentDescriptors: Row<ServerPlane> = {
 };
 
 /** The load calls the other server. What callers of the starved one see is measured separately. */
-async function twoServersOneDoor(scope: Scope): Promise<ServerPlane & { readonly starved: Door }> {
-  const plane = await serverPlane(scope, SHAPE);
+async function twoServersOneDoor(scope: Scope): Promise<Plane & { readonly starved: Door }> {
+  const plane = await startPlane(scope, SHAPE);
   const [starved, ...doors] = plane.doors as [Door, ...Door[]];
   return { ...plane, doors, starved };
 }
 
-type Starving = Context<ServerPlane & { readonly starved: Door }>;
+type Starving = Context<Plane & { readonly starved: Door }>;
 
 /** Dials the starved server by every protocol. @returns how long the slowest refusal took, and the text of each */
 async function turnedAway({ plane, destination }: Starving): Promise<{ readonly ms: number; readonly told: string[] }> {
@@ -151,7 +151,7 @@ async function useUpAll(context: Starving, server: Member): Promise<void> {
   });
 }
 
-const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
+const serverDescriptors: Row<Plane & { readonly starved: Door }> = {
   name: 'descriptors-server',
   fault: 'file descriptors of one of 2 servers exhausted',
   holds:
@@ -160,7 +160,7 @@ const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
   skip: () => prlimitMissing() || undefined,
   topology: twoServersOneDoor,
   async inject(context) {
-    const [server] = context.plane.servers as [Member];
+    const [server] = context.plane.gateways as [Member];
     await useUp(context, server);
     await useUpAll(context, server);
   },

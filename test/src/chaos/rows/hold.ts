@@ -1,6 +1,6 @@
 import { type Member, until } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import { type Context, RESTART_AFTER, type Row } from '../row.ts';
 
 /** From one strike to the next, in milliseconds, for a minute. */
@@ -19,20 +19,20 @@ interface HoldRow {
   readonly within: number;
   readonly strikes: number;
   /** Strikes a server. Resolves when it is there again, or is about to be. */
-  strike(context: Context<ServerPlane>, server: Member): Promise<void>;
+  strike(context: Context<Plane>, server: Member): Promise<void>;
 }
 
-function rowOf({ name, fault, within, strikes, strike }: HoldRow): Row<ServerPlane> {
+function rowOf({ name, fault, within, strikes, strike }: HoldRow): Row<Plane> {
   return {
     name,
     fault: `2 all-in-one servers under isthmus hold, 2 agents: ${fault}`,
     holds: `0 failed dials; 0 cut tunnels, long or short; dials and pauses of at most ${within / 1000} s`,
     bounds: { dialMs: within, pauseMs: within },
     topology: (scope) =>
-      serverPlane(scope, { servers: 2, agents: 2, held: true, flags: { 'graceful-shutdown-timeout': '1h' } }),
+      startPlane(scope, { servers: 2, agents: 2, held: true, planeFlags: { 'graceful-shutdown-timeout': '1h' } }),
     async inject(context) {
       const { plane, short, hold } = context;
-      const { servers } = plane;
+      const { gateways: servers } = plane;
       for (let turn = 0; turn < (short ? Math.min(3, strikes) : strikes); turn++) {
         const begin = clock();
         // In turn: the first strike brings all tunnels to the other server, and each later one hits them all.
@@ -44,8 +44,8 @@ function rowOf({ name, fault, within, strikes, strike }: HoldRow): Row<ServerPla
   };
 }
 
-function through({ plane }: Context<ServerPlane>, server: Member) {
-  const index = plane.servers.indexOf(server);
+function through({ plane }: Context<Plane>, server: Member) {
+  const index = plane.gateways.indexOf(server);
   return { touches: ({ gateway }: { readonly gateway: number }) => gateway === index };
 }
 
@@ -84,4 +84,4 @@ const rolled = rowOf({
   },
 });
 
-export const holdRows: readonly Row<ServerPlane>[] = [killed, stopped, rolled];
+export const holdRows: readonly Row<Plane>[] = [killed, stopped, rolled];

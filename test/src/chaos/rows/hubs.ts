@@ -1,6 +1,6 @@
 import { type Member, until } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import { type Context, RESTART_AFTER, type Row } from '../row.ts';
 
 /** A hub that hangs is avoided by then, and its links are ended, in milliseconds. */
@@ -10,16 +10,16 @@ const ENDED_WITHIN = 6000;
 const PAUSE = 500;
 const BOUNDS = { dialMs: 1000, pauseMs: PAUSE };
 
-async function killHub({ strike }: Context<SplitPlane>, hub: Member): Promise<void> {
+async function killHub({ strike }: Context<Plane>, hub: Member): Promise<void> {
   await strike({ touches: ({ hubId }) => hubId === hub.id }, () => hub.kill());
 }
 
-const killed: Row<SplitPlane> = {
+const killed: Row<Plane> = {
   name: 'hub-kill',
   fault: 'hub SIGKILL',
   holds: '0 failed dials; dials within 1 s; 0 cut tunnels, long or short; pauses of at most 500 ms',
   bounds: BOUNDS,
-  topology: splitPlane,
+  topology: (scope) => startPlane(scope),
   async inject(context) {
     const [hub] = context.plane.hubs as [Member];
     await killHub(context, hub);
@@ -28,12 +28,12 @@ const killed: Row<SplitPlane> = {
   },
 };
 
-const killedInTurn: Row<SplitPlane> = {
+const killedInTurn: Row<Plane> = {
   name: 'hub-kill-in-turn',
   fault: 'hub SIGKILL every 5 s for a minute, in turn',
   holds: '0 failed dials; dials within 1 s; 0 cut tunnels, long or short; pauses of at most 500 ms',
   bounds: BOUNDS,
-  topology: splitPlane,
+  topology: (scope) => startPlane(scope),
   async inject(context) {
     const { hubs } = context.plane;
     const kills = context.short ? 3 : 12;
@@ -49,13 +49,13 @@ const killedInTurn: Row<SplitPlane> = {
   },
 };
 
-const stopped: Row<SplitPlane> = {
+const stopped: Row<Plane> = {
   name: 'hub-stop',
   fault: 'hub SIGSTOP for 30 s, then SIGCONT',
   holds:
     '0 failed dials; dials within 1 s; 0 cut tunnels; pauses of at most 3.5 s; its links are ended within 6 s; the returning hub is fenced',
   bounds: { ...BOUNDS, pauseMs: AVOIDED_WITHIN + PAUSE },
-  topology: splitPlane,
+  topology: (scope) => startPlane(scope),
   async inject(context) {
     const { plane, strike, measure, hold } = context;
     const [hub] = plane.hubs as [Member];
@@ -70,7 +70,7 @@ const stopped: Row<SplitPlane> = {
 };
 
 /** Waits until the gateways have no link to a hub and the agents have no session with it. @returns when that was so */
-async function allLose({ gateways, hubs, agents }: SplitPlane, hub: Member, sessions: number): Promise<number> {
+async function allLose({ gateways, hubs, agents }: Plane, hub: Member, sessions: number): Promise<number> {
   const open = 'konnectivity_network_proxy_agent_open_server_connections';
   const others = hubs.filter((other) => other !== hub);
   const lost = async () => {
@@ -87,7 +87,7 @@ async function allLose({ gateways, hubs, agents }: SplitPlane, hub: Member, sess
 }
 
 /** Checks that nothing the hub held before is dialled again: its agents come back in new sessions. */
-async function fenced({ plane }: Context<SplitPlane>, hub: Member, before: ReadonlySet<string>): Promise<void> {
+async function fenced({ plane }: Context<Plane>, hub: Member, before: ReadonlySet<string>): Promise<void> {
   const back = async () => {
     for (const gateway of plane.gateways) {
       const used = (await gateway.tunnels()).find(({ sessionId }) => before.has(sessionId));
@@ -107,4 +107,4 @@ async function fenced({ plane }: Context<SplitPlane>, hub: Member, before: Reado
 
 class Fence extends Error {}
 
-export const hubRows: readonly Row<SplitPlane>[] = [killed, killedInTurn, stopped];
+export const hubRows: readonly Row<Plane>[] = [killed, killedInTurn, stopped];

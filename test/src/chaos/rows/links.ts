@@ -15,7 +15,7 @@ import {
   pathTo,
   type Wire,
 } from '../../rig/network.ts';
-import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 type Link = 'peer' | 'agent';
@@ -27,24 +27,24 @@ const NEW_DELAY_EVERY = 20;
 /** A dial goes there and back once. */
 const LATENCY_OF_DIAL = 2 * MOST_DELAY;
 
-function relaysOf({ relays }: SplitPlane, link: Link): Relay[] {
+function relaysOf({ relays }: Plane, link: Link): Relay[] {
   return relays.map((of) => of[link] as Relay);
 }
 
 /** The hub that carries most: tunnels do not come back to a hub whose link was lost. */
-async function busiestHub(plane: SplitPlane): Promise<number> {
+async function busiestHub(plane: Plane): Promise<number> {
   const carried = await plane.carried();
   const counts = plane.hubs.map(({ id }) => carried.filter(({ hubId }) => hubId === id).length);
   return counts.indexOf(Math.max(...counts));
 }
 
-function reset(link: Link): Row<SplitPlane> {
+function reset(link: Link): Row<Plane> {
   return {
     name: `${link}-link-reset`,
     fault: `${NAMES[link]} link reset`,
     holds: '0 failed dials; dials within 1 s; 0 cut tunnels; pauses of at most 500 ms',
     bounds: { dialMs: 1000, pauseMs: 500 },
-    topology: (scope: Scope) => splitPlane(scope, { relays: [link] }),
+    topology: (scope: Scope) => startPlane(scope, { relays: [link] }),
     async inject({ plane, strike, hold, short }) {
       const relays = relaysOf(plane, link);
       for (let times = short ? 1 : 4; times > 0; times--) {
@@ -56,18 +56,18 @@ function reset(link: Link): Row<SplitPlane> {
   };
 }
 
-function slow(link: Link): Row<SplitPlane> {
+function slow(link: Link): Row<Plane> {
   return {
     name: `${link}-link-slow`,
     fault: `all ${NAMES[link]} links with 200 ms ± 100 ms of latency`,
     holds: '0 failed dials; dials within 1 s plus the latency',
     bounds: { dialMs: 1000 + LATENCY_OF_DIAL },
-    topology: (scope: Scope) => splitPlane(scope, { relays: [link] }),
+    topology: (scope: Scope) => startPlane(scope, { relays: [link] }),
     inject: (context) => delayed(context, relaysOf(context.plane, link)),
   };
 }
 
-async function delayed({ hold }: Context<SplitPlane>, relays: readonly Relay[]): Promise<void> {
+async function delayed({ hold }: Context<Plane>, relays: readonly Relay[]): Promise<void> {
   const draw = () => {
     for (const relay of relays) relay.delayMs = LEAST_DELAY + Math.random() * (MOST_DELAY - LEAST_DELAY);
   };
@@ -78,9 +78,9 @@ async function delayed({ hold }: Context<SplitPlane>, relays: readonly Relay[]):
   for (const relay of relays) relay.delayMs = 0;
 }
 
-export const linkRows: readonly Row<SplitPlane>[] = [reset('peer'), reset('agent'), slow('peer'), slow('agent')];
+export const linkRows: readonly Row<Plane>[] = [reset('peer'), reset('agent'), slow('peer'), slow('agent')];
 
-interface WiredPlane extends SplitPlane {
+interface WiredPlane extends Plane {
   /** A wire of the first hub. */
   wire(link: Link): Wire;
 }
@@ -94,7 +94,7 @@ async function wired(scope: Scope): Promise<WiredPlane> {
   scope.defer(() => redis.stop());
   const place = { command, host, registryUrl: `redis://${outside}:${redis.port}` };
   const firstHub = { ...place, peer: wire('peer').inside, agent: wire('agent').inside };
-  return { ...(await splitPlane(scope, { registryUrl: redis.url, firstHub })), wire };
+  return { ...(await startPlane(scope, { registryUrl: redis.url, firstHub })), wire };
 }
 
 function halfOpen(link: Link): Row<WiredPlane> {
@@ -116,7 +116,7 @@ function halfOpen(link: Link): Row<WiredPlane> {
 
 export const halfOpenRows: readonly Row<WiredPlane>[] = [halfOpen('peer'), halfOpen('agent')];
 
-interface PathPlane extends SplitPlane {
+interface PathPlane extends Plane {
   /** The first hub's ways to gateways and to agents. */
   readonly paths: readonly Path[];
 }
@@ -130,7 +130,7 @@ async function behindPaths(scope: Scope): Promise<PathPlane> {
   const [peer, agent] = [await pathTo(scope, far, 0), await pathTo(scope, far, 1)];
   const place = { command: far.command, host, registryUrl: `redis://${outside}:${redis.port}` };
   const firstHub = { ...place, peer: peer.inside, agent: agent.inside };
-  return { ...(await splitPlane(scope, { registryUrl: redis.url, firstHub })), paths: [peer, agent] };
+  return { ...(await startPlane(scope, { registryUrl: redis.url, firstHub })), paths: [peer, agent] };
 }
 
 /** Longer packets vanish. TCP does not find out: it sends them again and again, and all that follows waits behind them. */

@@ -4,14 +4,14 @@ import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { type Member, type Scope, until } from '../../harness/index.ts';
 import { readRecords } from '../../plane/audit-records.ts';
-import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 import { descriptorRows } from './descriptors.ts';
 
 const SHAPE = { servers: 2, agents: 4 };
 const LOCAL = '127.0.0.1';
 
-interface Disk extends ServerPlane {
+interface Disk extends Plane {
   readonly disk: string;
 }
 
@@ -30,9 +30,11 @@ function smallDisk(scope: Scope): string {
 async function loggingToDisk(scope: Scope): Promise<Disk> {
   const disk = smallDisk(scope);
   const command = (id: string) => ['sh', '-c', 'exec "$@" 2>>"$0"', `${disk}/${id}.log`];
-  const as = (id: string) => ({ place: { command: command(id), host: LOCAL } });
-  const flags = (id: string) => ({ v: 5, 'audit-log': auditLog(disk, id) });
-  return { ...(await serverPlane(scope, { ...SHAPE, flags, as })), disk };
+  const each = (id: string) => {
+    const audit = id.startsWith('server') ? { 'audit-log': auditLog(disk, id) } : {};
+    return { place: { command: command(id), host: LOCAL }, flags: { v: 5, ...audit } };
+  };
+  return { ...(await startPlane(scope, { ...SHAPE, each })), disk };
 }
 
 function auditLog(disk: string, id: string): string {
@@ -47,7 +49,7 @@ const fullDisk: Row<Disk> = {
   bounds: { dialMs: 1000 },
   skip: () => (process.getuid?.() === 0 ? undefined : 'only root may mount a small file system'),
   topology: loggingToDisk,
-  async inject({ plane: { disk, servers, agents }, hold, measure }) {
+  async inject({ plane: { disk, gateways: servers, agents }, hold, measure }) {
     await until(async () => (await statfs(disk)).bfree === 0, { what: 'a full disk' });
     await hold(30_000, 8000);
     const files = servers.flatMap(({ id }) => [`${disk}/${id}.log`, auditLog(disk, id)]);
@@ -74,7 +76,7 @@ function lostLines(text: string): number[] {
 const LIBRARY = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
 const JUMP = 3600;
 
-interface Clocks extends ServerPlane {
+interface Clocks extends Plane {
   /** Sets the wall clock of these processes, in seconds relative to the machine's. */
   jump(ids: readonly string[], seconds: number): void;
 }
@@ -86,17 +88,17 @@ async function movableClocks(scope: Scope): Promise<Clocks> {
   const jump = (ids: readonly string[], seconds: number) => {
     for (const id of ids) writeFileSync(`${dir}/${id}`, `${seconds < 0 ? '' : '+'}${seconds}`);
   };
-  const as = (id: string) => {
+  const each = (id: string) => {
     jump([id], 0);
     const settings = ['FAKETIME_NO_CACHE=1', 'FAKETIME_DONT_FAKE_MONOTONIC=1', `FAKETIME_TIMESTAMP_FILE=${dir}/${id}`];
     return { place: { command: ['env', `LD_PRELOAD=${LIBRARY}`, ...settings], host: LOCAL } };
   };
-  return { ...(await serverPlane(scope, { ...SHAPE, as })), jump };
+  return { ...(await startPlane(scope, { ...SHAPE, each })), jump };
 }
 
 async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Promise<void> {
-  const all = [...plane.servers, ...plane.agents].map(({ id }) => id);
-  const [server, other] = plane.servers as [Member, Member];
+  const all = [...plane.gateways, ...plane.agents].map(({ id }) => id);
+  const [server, other] = plane.gateways as [Member, Member];
   const [agent] = plane.agents as [Member];
   for (const seconds of [JUMP, -JUMP]) {
     plane.jump(all, seconds);

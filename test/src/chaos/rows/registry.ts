@@ -8,7 +8,7 @@ import {
 } from '@isthmus/directory/testing/servers';
 import { isUp, type Member, relayTo, type Scope, until } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { gatewayOf, type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
+import { gatewayOf, type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 /** A running registry, and how to begin and end its outage. */
@@ -108,7 +108,7 @@ async function expectOk(server: RedisServer, command: string): Promise<void> {
 
 const CONVERGED_WITHIN = 3000;
 
-interface OutagePlane extends SplitPlane {
+interface OutagePlane extends Plane {
   readonly outage: Outage;
 }
 
@@ -120,7 +120,7 @@ function rowOf({ name, fault, start }: OutageKind): Row<OutagePlane> {
     bounds: {},
     async topology(scope) {
       const outage = await start(scope);
-      return { ...(await splitPlane(scope, { registryUrl: outage.url })), outage };
+      return { ...(await startPlane(scope, { registryUrl: outage.url })), outage };
     },
     async inject(context) {
       const { plane, hold, measure } = context;
@@ -151,9 +151,9 @@ async function changeAgent({ plane, strike }: Context<OutagePlane>): Promise<voi
 
 async function lateGateway({ plane, scope }: Context<OutagePlane>): Promise<Member> {
   const flags = { v: 1, 'redis-url': plane.outage.url, plane: 'rig' };
-  const { gateway } = await gatewayOf(scope, plane.trust, plane.gateways.length, { flags });
-  await isUp(gateway.program);
-  return gateway;
+  const { member } = await gatewayOf(scope, plane.trust, plane.gateways.length, { flags });
+  await isUp(member.program);
+  return member;
 }
 
 export const registryRows: readonly Row<OutagePlane>[] = outages.map(rowOf);

@@ -1,6 +1,6 @@
 import type { Member, Scope } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 import { LONG_TUNNELS } from '../run-row.ts';
 
@@ -22,12 +22,12 @@ const minutes = (short: boolean) => (short ? ([2000, 6000] as const) : ([60_000,
 /** How long an agent may take to drain under them. */
 const DRAINED_WITHIN = 150_000;
 
-function topology(scope: Scope): Promise<SplitPlane> {
+function topology(scope: Scope): Promise<Plane> {
   const flags = { 'graceful-shutdown-timeout': `${EACH_MS}ms` };
-  return splitPlane(scope, { planeFlags: flags });
+  return startPlane(scope, { planeFlags: flags });
 }
 
-async function roll({ hold }: Context<SplitPlane>, members: readonly Member[]): Promise<void> {
+async function roll({ hold }: Context<Plane>, members: readonly Member[]): Promise<void> {
   for (const member of members) {
     const begin = clock();
     await member.roll(EACH_MS + SLACK_MS);
@@ -35,7 +35,7 @@ async function roll({ hold }: Context<SplitPlane>, members: readonly Member[]): 
   }
 }
 
-function rolling(name: string, tier: 'hubs' | 'gateways' | 'agents'): Row<SplitPlane> {
+function rolling(name: string, tier: 'hubs' | 'gateways' | 'agents'): Row<Plane> {
   return {
     name,
     fault: `rolling restart of all ${tier} (SIGTERM, ${EACH_MS / 1000} s each)`,
@@ -48,12 +48,12 @@ function rolling(name: string, tier: 'hubs' | 'gateways' | 'agents'): Row<SplitP
 }
 
 /** Tunnels that would live for hours hold up nothing: hubs hand them over. */
-const live: Row<SplitPlane> = {
+const live: Row<Plane> = {
   name: 'roll-hubs-live',
   fault: 'rolling restart of all hubs (SIGTERM, an hour each) under tunnels that live on',
   holds: '0 failed dials; 0 cut tunnels; pauses of at most 500 ms; 3 hubs within 30 s',
   bounds: { pauseMs: 500 },
-  topology: (scope) => splitPlane(scope, { planeFlags: { 'graceful-shutdown-timeout': '1h' } }),
+  topology: (scope) => startPlane(scope, { planeFlags: { 'graceful-shutdown-timeout': '1h' } }),
   async inject({ plane, strike, hold, measure }) {
     const begin = clock();
     for (const hub of plane.hubs) {
@@ -65,14 +65,14 @@ const live: Row<SplitPlane> = {
 };
 
 /** As a Deployment that may lack half of its agents. */
-const patient: Row<SplitPlane> = {
+const patient: Row<Plane> = {
   name: 'roll-agents-live',
   fault:
     'rolling restart of all agents (SIGTERM, until their last tunnel has ended), half of them at a time, under tunnels that live for minutes',
   holds: '0 failed dials; 0 cut tunnels',
   bounds: {},
   tunnelLife: minutes,
-  topology: splitPlane,
+  topology: (scope) => startPlane(scope),
   async inject({ plane, hold, measure }) {
     const { agents } = plane;
     const half = agents.length / 2;
@@ -90,20 +90,20 @@ const patient: Row<SplitPlane> = {
   },
 };
 
-async function tunnelsOn(plane: SplitPlane, agents: readonly Member[]): Promise<number> {
+async function tunnelsOn(plane: Plane, agents: readonly Member[]): Promise<number> {
   const carried = (await plane.carried()).filter(({ agentId }) => agents.some(({ id }) => id === agentId)).length;
   if (carried === 0) throw new Error('no long tunnel runs through the agents that leave: nothing would be shown');
   return carried;
 }
 
 /** What a deletion cost brings about: the empty agents go. */
-const scaled: Row<SplitPlane> = {
+const scaled: Row<Plane> = {
   name: 'scale-agents',
   fault: 'scale-down from 6 agents to 2 under long tunnels, all on 2 of them: the empty ones leave',
   holds: '0 failed dials; 0 cut tunnels; the empty agents leave within 10 s',
   bounds: {},
   topology: (scope) =>
-    splitPlane(scope, {
+    startPlane(scope, {
       ...{ hubs: 2, gateways: 1, agents: 6 },
       gatewayFlags: { 'proxy-strategies': 'destHost,default' },
       agentFlags: (index) => (index < 2 ? { 'agent-identifiers': halfOfTunnels(index) } : {}),
@@ -131,7 +131,7 @@ function halfOfTunnels(index: number): string {
   return tunnels.map((tunnel) => `ipv4=127.0.1.${tunnel + 1}`).join('&');
 }
 
-export const rollRows: readonly Row<SplitPlane>[] = [
+export const rollRows: readonly Row<Plane>[] = [
   rolling('roll-hubs', 'hubs'),
   live,
   rolling('roll-gateways', 'gateways'),

@@ -2,7 +2,7 @@ import { type Member, residentBytes } from '../../harness/index.ts';
 import { listening } from '../../rig/child.ts';
 import { flooding } from '../../rig/flooding.ts';
 import { networksMissing } from '../../rig/network.ts';
-import { type ServerPlane, serverPlane } from '../../rig/server-plane.ts';
+import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 const MB = 1e6;
@@ -20,10 +20,10 @@ interface Stall {
   readonly who: 'readers' | 'destinations';
 }
 
-async function stall({ scope, plane, hold, measure }: Context<ServerPlane>, { tunnels, who }: Stall): Promise<void> {
+async function stall({ scope, plane, hold, measure }: Context<Plane>, { tunnels, who }: Stall): Promise<void> {
   const [door] = plane.doors;
   if (!door) throw new Error('there is no server');
-  const members = [...plane.servers, ...plane.agents];
+  const members = [...plane.gateways, ...plane.agents];
   const before = members.map(resident);
   const sessions = await sessionIds(plane);
   const readers = who === 'readers';
@@ -48,12 +48,12 @@ async function stall({ scope, plane, hold, measure }: Context<ServerPlane>, { tu
   await swarm.end();
 }
 
-async function sessionIds({ servers }: ServerPlane): Promise<string[]> {
+async function sessionIds({ gateways: servers }: Plane): Promise<string[]> {
   const lists = await Promise.all(servers.map((server) => server.sessions()));
   return lists.flat().map(({ sessionId }) => sessionId);
 }
 
-function rowOf(name: string, fault: string, what: Stall): Row<ServerPlane> {
+function rowOf(name: string, fault: string, what: Stall): Row<Plane> {
   return {
     name,
     fault,
@@ -61,12 +61,12 @@ function rowOf(name: string, fault: string, what: Stall): Row<ServerPlane> {
     bounds: { dialMs: 1000 },
     apart: true,
     skip: networksMissing,
-    topology: (scope) => serverPlane(scope, { servers: 1, agents: 1 }),
+    topology: (scope) => startPlane(scope, { servers: 1, agents: 1 }),
     inject: (context) => stall(context, what),
   };
 }
 
-export const stallRows: readonly Row<ServerPlane>[] = [
+export const stallRows: readonly Row<Plane>[] = [
   rowOf('reader-stall', 'one reader stalled', { tunnels: 1, who: 'readers' }),
   rowOf('readers-stall', '500 readers stalled', { tunnels: 500, who: 'readers' }),
   rowOf('destinations-stall', '500 destinations stalled', { tunnels: 500, who: 'destinations' }),

@@ -3,7 +3,7 @@ import { until } from '@isthmus/runtime/testing';
 import type { Member } from '../../harness/member.ts';
 import { cpuMs } from '../../harness/processes.ts';
 import { Scope } from '../../harness/scope.ts';
-import { ownRedis, type SplitPlane, splitPlane } from '../../rig/split-plane.ts';
+import { ownRedis, type Plane, startPlane } from '../../rig/plane.ts';
 import { Fleet } from '../fleet.ts';
 import type { FleetSettings } from '../messages.ts';
 import { FOR_FLEETS, fleetTls, sessionsKnown, settledBytes } from '../stage.ts';
@@ -31,7 +31,7 @@ export class TenantsPlane implements AsyncDisposable {
   private constructor(
     scope: Scope,
     hosting: Hosting,
-    { hubs, gateways, doors, agentPorts: hubPorts }: SplitPlane,
+    { hubs, gateways, doors, agentPorts: hubPorts }: Plane,
     tls: FleetSettings['tls'],
   ) {
     this.#scope = scope;
@@ -51,7 +51,7 @@ export class TenantsPlane implements AsyncDisposable {
       // The flag's socket would be of no tenant.
       const gatewayFlags = { 'uds-name': undefined };
       const sizes = { hubs: HUBS, gateways: GATEWAYS };
-      const plane = await splitPlane(scope, { ...FOR_FLEETS, ...sizes, registryUrl, planeFlags, gatewayFlags });
+      const plane = await startPlane(scope, { ...FOR_FLEETS, ...sizes, registryUrl, planeFlags, gatewayFlags });
       return new TenantsPlane(scope, hosting, plane, await fleetTls(plane.trust));
     } catch (error) {
       await scope[Symbol.asyncDispose]();
