@@ -183,6 +183,7 @@ const ROWS: readonly Row[] = [
       ['redis r:1: it takes no writes, because it cannot save to its disk: MISCONF', /Redis' log/],
       ['redis r:1: it takes no writes, because too few replicas follow it: NOREPLICAS Not enough', /Redis' log/],
       ['redis r:1: no answer within 2200 ms', /check that Redis runs/],
+      ["redis r:1: ENOENT: no such file or directory, open '/redis-ca.pem'", /^make the file readable/],
     ] as const
   ).flatMap(([detail, todo]): Row[] => [
     [

@@ -32,7 +32,7 @@ export function ofLinks(evidence: Evidence): Result[] {
   const faults = Map.groupBy(registryFaults(evidence), ({ detail }) => detail);
   const registry = [...faults].map(([detail, own]) => {
     const ids = own.map(({ id }) => id).join(', ');
-    return report.fail('Redis', `${ids} cannot use it: ${detail}`, registryTodo(detail));
+    return report.fail('Redis', `${ids} cannot use it: ${detail}`, `${registryTodo(detail)}. ${MEANWHILE}`);
   });
   const well = members.flatMap(({ id, roles, list }) => {
     if (!roles.includes('gateway') || !list || list.registry?.up === false) return [];
@@ -65,11 +65,14 @@ export function reachedBy(hubId: string, members: Evidence['members']): string[]
   return members.filter(reaches).map(({ id }) => id);
 }
 
-const MEANWHILE =
+/** What a plane is like whose members cannot use Redis. */
+export const MEANWHILE =
   'Until then, gateways dial by their copy of the registry: agents that connect now are not found, and lists of members are not complete';
 
-/** What Redis says where it does not do its work, and what to do. */
+/** What is said where Redis does not do its work, and what to do. */
 const REGISTRY_TODO: readonly (readonly [said: RegExp, todo: string])[] = [
+  [/^bad (Redis URL|plane name)/, 'correct the flag as the text says'],
+  [/\b(ENOENT|EACCES): .*, open /, 'make the file readable, or correct the flag that names it'],
   [
     /READONLY|is a replica\b/,
     'Redis is read-only, as a replica is: make this server the primary again (redis-cli REPLICAOF NO ONE), or lead --redis-url to the primary',
@@ -93,7 +96,7 @@ export function registryTodo(
   detail: string,
   otherwise = 'check that Redis runs and that --redis-url leads to it: isthmus check --redis-url says more',
 ): string {
-  return `${REGISTRY_TODO.find(([said]) => said.test(detail))?.[1] ?? otherwise}. ${MEANWHILE}`;
+  return REGISTRY_TODO.find(([said]) => said.test(detail))?.[1] ?? otherwise;
 }
 
 /** Does every agent survive the loss of a hub? */

@@ -14,7 +14,7 @@ import { type Certificate, CertificatePool } from '@isthmus/runtime';
 import { styleOf } from '../output.ts';
 import { checkText, checkView } from './check.ts';
 import { checkFiles, type Demands, judged } from './check-files.ts';
-import { checkPorts, checkSocket, judgedRedis } from './check-ports.ts';
+import { checkPorts, checkRedis, checkSocket, judgedRedis } from './check-ports.ts';
 
 describe('check', () => {
   const DAY_MS = 86_400_000;
@@ -241,6 +241,26 @@ describe('check', () => {
       const last = judgedRedis({ ...good, refused }, 'prod').at(-1);
       assert.deepEqual([last?.outcome, last?.detail], ['fail', 'the user may not run XADD, INFO (NOPERM)']);
       assert.equal(last?.todo, 'ACL SETUSER name ~{prod}:* +xadd +info');
+    });
+
+    it('says what to do about it, and nothing of gateways: no plane may use it yet', async () => {
+      const redisUrl = 'redis://127.0.0.1:1';
+      const wrong = [
+        { redisUrl },
+        { redisUrl: 'http://r:6379' },
+        { redisUrl, redisPasswordFile: join(dir, 'nowhere') },
+      ];
+      const found = await Promise.all(wrong.map((options) => checkRedis({ plane: 'prod', ...options })));
+      const noWrites = { why: 'too few replicas follow it', reason: 'NOREPLICAS' };
+      const todos = [...found.flatMap(({ results }) => results), ...judgedRedis({ ...good, noWrites }, 'prod')].flatMap(
+        ({ todo = [] }) => todo,
+      );
+      const wanted = [/^check that it runs/, /^correct the flag/, /^make the file readable/, /^see Redis' log/];
+      assert.equal(todos.length, wanted.length);
+      for (const [index, todo] of todos.entries()) {
+        assert.match(todo, wanted[index] as RegExp);
+        assert.doesNotMatch(todo, /gateways dial/);
+      }
     });
   });
 
