@@ -33,20 +33,19 @@ describe('what cannot be written', { skip: existsSync(FULL) ? false : `there is 
 });
 
 describe('a bug', () => {
-  it('has an exit status of its own, and says where it is', () => {
-    const wrong =
-      'const { stringify } = JSON; JSON.stringify = (of, ...more) => { if (of.client) throw new TypeError("a bug\\u202e"); return stringify(of, ...more) }';
-    const broken = `data:text/javascript,${wrong}`;
-    const { status, stderr } = spawnSync(process.execPath, [
-      '--import',
-      broken,
-      main,
-      'version',
-      '--client',
-      '-o',
-      'json',
-    ]);
-    assert.match(stderr.toString(), /^isthmus: TypeError: a bug\\u\{202e\}\n +at /);
-    assert.equal(status, EXIT.failed);
-  });
+  const bug = 'throw new TypeError("a bug\\u202e")';
+  const places: Readonly<Record<string, string>> = {
+    'a command': `const { stringify } = JSON; JSON.stringify = (of, ...more) => { if (of.client) ${bug}; return stringify(of, ...more) }`,
+    'what reads the command line': `process.argv.slice = () => { ${bug} }`,
+    'a module': `import { registerHooks } from "node:module"; registerHooks({ load(url, ...more) { if (url.endsWith("/program.ts")) ${bug}; return more[1](url, more[0]) } })`,
+    'what nobody waits for': `const { slice } = process.argv; process.argv.slice = (...of) => { setImmediate(() => { ${bug} }); return slice.apply(process.argv, of) }`,
+  };
+  for (const [place, wrong] of Object.entries(places))
+    it(`in ${place} has an exit status of its own, and says where it is`, () => {
+      const broken = `data:text/javascript,${encodeURIComponent(wrong)}`;
+      const line = ['version', '--client', '-o', 'json'];
+      const { status, stderr } = spawnSync(process.execPath, ['--import', broken, main, ...line]);
+      assert.match(stderr.toString(), /^isthmus: TypeError: a bug\\u\{202e\}\n +at /);
+      assert.equal(status, EXIT.failed);
+    });
 });

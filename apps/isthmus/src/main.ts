@@ -11,10 +11,8 @@ if (process.argv[2] === 'hold') {
   const { runSync } = await import('@isthmus/tenants-sync');
   await runSync();
 } else {
-  const [{ EXIT }, { run }, { processTerminal }] = await Promise.all([
-    import('./output.ts'),
-    import('./program.ts'),
-    import('./terminal.ts'),
-  ]);
-  process.exitCode = await run(processTerminal(EXIT.failed));
+  const { processTerminal } = await import('./terminal.ts');
+  const terminal = processTerminal();
+  const { run } = await import('./program.ts');
+  process.exitCode = await run(terminal);
 }

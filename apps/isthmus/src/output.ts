@@ -2,9 +2,10 @@ import { plural } from '@isthmus/findings';
 import { isPrintable, printable, printableJson } from '@isthmus/runtime';
 import { type Answers, isMember, type Unanswered } from './plane/member.ts';
 import { folded, type Room, UNBOUNDED } from './table.ts';
-import type { Terminal } from './terminal.ts';
+import { EXIT, type ExitStatus, type Terminal } from './terminal.ts';
 
 export { bytes, plural } from '@isthmus/findings';
+export { EXIT, type ExitStatus };
 
 /** Colours by meaning: a command says what it means, and a terminal without colours shows the same text. And the room for tables. */
 export interface Style extends Room {
@@ -179,24 +180,6 @@ export function statusOf(wrong: boolean, unanswered: readonly Unanswered[]): Exi
   if (wrong) return EXIT.wrong;
   return unanswered.length > 0 ? EXIT.unasked : EXIT.good;
 }
-
-/** Exit statuses of the process, for scripts. */
-export const EXIT = {
-  /** Asked, done, and everything is fine. */
-  good: 0,
-  /** Something is wrong with the plane: a check or a dial failed. */
-  wrong: 1,
-  /** The command line is invalid. */
-  usage: 2,
-  /** Could not ask: nobody answered, or a member whose answer matters did not. The answers that came are still printed. */
-  unasked: 3,
-  /** Everything works, and something needs attention before it does not. */
-  attention: 4,
-  /** This program itself failed: what it found could not be written, or it has a bug. */
-  failed: 5,
-} as const;
-
-export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];
 
 /** Ends a command with one line on standard error. The text says what happened, to what, and what to do. */
 export class Failure extends Error {

@@ -26,7 +26,7 @@ import { type SourceOf, withContext } from './contexts.ts';
 import { EXIT, type ExitStatus, Failure, type Format, Output, usage, writerOf } from './output.ts';
 import { Plane, readTls } from './plane/plane.ts';
 import { folded } from './table.ts';
-import type { Terminal } from './terminal.ts';
+import { cleanLines, type Terminal } from './terminal.ts';
 
 /** By the headings of --help. */
 export const GROUPS: readonly (readonly [heading: string, commands: readonly Definition[]])[] = [
@@ -73,10 +73,6 @@ export function interpret(terminal: Terminal): Interpreted | ExitStatus {
     return error.exitCode === 0 ? EXIT.good : EXIT.usage;
   }
   return chosen ?? EXIT.usage;
-}
-
-function cleanLines(text: string): string {
-  return text.split('\n').map(printable).join('\n');
 }
 
 type Choose = (definition: Definition, made: Command) => void;
@@ -130,7 +126,7 @@ function commandOf(definition: Definition, root: Command, choose: Choose): Comma
   return made;
 }
 
-/** Runs the program once. Returns its exit status. */
+/** Runs the program once. Returns its exit status. @throws what is a bug */
 export async function run(terminal: Terminal): Promise<ExitStatus> {
   const interpreted = interpret(terminal);
   if (typeof interpreted === 'number') return interpreted;
@@ -161,11 +157,9 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
     return await definition.run(call);
   } catch (error) {
     if (terminal.interrupted.aborted) return EXIT.unasked;
-    const known = error instanceof Failure;
-    // Of a bug, its place is what matters.
-    const text = known || !(error instanceof Error) ? printable(inWords(error)) : cleanLines(`${error.stack}`);
-    terminal.err(`isthmus: ${text}\n`);
-    return known ? error.status : EXIT.failed;
+    if (!(error instanceof Failure)) throw error;
+    terminal.err(`isthmus: ${printable(inWords(error))}\n`);
+    return error.status;
   } finally {
     (await met?.catch(() => undefined))?.[Symbol.dispose]();
   }

@@ -1,4 +1,23 @@
 import process from 'node:process';
+import { printable } from '@isthmus/runtime';
+
+/** Exit statuses of the process, for scripts. */
+export const EXIT = {
+  /** Asked, done, and everything is fine. */
+  good: 0,
+  /** Something is wrong with the plane: a check or a dial failed. */
+  wrong: 1,
+  /** The command line is invalid. */
+  usage: 2,
+  /** Could not ask: nobody answered, or a member whose answer matters did not. The answers that came are still printed. */
+  unasked: 3,
+  /** Everything works, and something needs attention before it does not. */
+  attention: 4,
+  /** This program itself failed: what it found could not be written, or it has a bug. */
+  failed: 5,
+} as const;
+
+export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];
 
 /** The process as a command sees it. */
 export interface Terminal {
@@ -16,9 +35,20 @@ export interface Terminal {
   readonly interrupted: AbortSignal;
 }
 
-/** @param full the exit status if standard output takes no more: a disk is full */
-export function processTerminal(full: number): Terminal {
+/** Makes a text printable, and keeps its lines. */
+export function cleanLines(text: string): string {
+  return text.split('\n').map(printable).join('\n');
+}
+
+/** The terminal of this process, which ends here if it fails itself. */
+export function processTerminal(): Terminal {
   const { stdout, stderr, env } = process;
+  const fail = (text: string) => {
+    stderr.write(`isthmus: ${text}\n`);
+    process.exit(EXIT.failed);
+  };
+  // Wherever a bug throws, its place is what matters.
+  process.on('uncaughtException', (error) => fail(cleanLines(`${error?.stack ?? error}`)));
   const interrupt = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
@@ -30,8 +60,8 @@ export function processTerminal(full: number): Terminal {
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     // `isthmus tunnels | head` closes the pipe. That is no failure.
     if (error.code === 'EPIPE') process.exit();
-    stderr.write(`isthmus: cannot write what it found: ${error.message}\n`);
-    process.exit(full);
+    // A disk is full.
+    fail(`cannot write what it found: ${error.message}`);
   });
   stderr.on('error', () => {});
   const interactive = stdout.isTTY === true && env.TERM !== 'dumb';
