@@ -27,7 +27,7 @@ const plane: PlanePart = {
   hubs: () => [{ hubId: 'h1', peerAddress: '', agentAddress: '', zone: 'a', draining: false, incarnation: 1 }],
   linkTo: () => 'none',
   rttTo: () => undefined,
-  failureOf: () => undefined,
+  failureOf: (id) => (id === 'h2' ? { error: new Error('hub h2: silent for 5 s'), at: 1 } : undefined),
 };
 
 async function post({ address: { port } }: Pick<AdminServer, 'address'>, question: object, signal?: AbortSignal) {
@@ -67,16 +67,20 @@ test('who fails or is late has a line with the reason, and the others answer', a
   const ask: Ask = async function* ({ to }, signal) {
     const id = 'member' in to ? to.member : to.agent;
     if (id === 'g1') throw new Error('g1 has no link');
+    if (id === 'h2') throw new Error('h1 has no link to h2');
     if (id === 'g2') await once(signal, 'abort').then(() => signal.throwIfAborted());
     yield { answer: {} };
   };
   await using server = await aPort({ backend: idleBackend({ plane, ask }) });
-  const found = await lines(await post(server, { method: 'GetStatus', members: ['g1', 'g2', 'h1'], timeoutMs: 50 }));
+  const members = ['g1', 'g2', 'h1', 'h2'];
+  const found = await lines(await post(server, { method: 'GetStatus', members, timeoutMs: 50 }));
   const of = new Map(found.map((line) => [line.member.id, line.error?.message ?? 'answered']));
   assert.deepEqual(Object.fromEntries(of), {
     g1: 'g1 has no link',
     g2: 'no answer within 0.05 s: it hangs, or the network drops packets',
     h1: 'answered',
+    // Why this member has no link itself.
+    h2: 'hub h2: silent for 5 s',
   });
 });
 

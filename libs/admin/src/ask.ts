@@ -189,9 +189,11 @@ export class AskPage {
       for await (const told of this.#ask(question, AbortSignal.any(limits))) yield { ...toldIn(told, called), member };
     } catch (error) {
       const late = (error as Error).name === 'TimeoutError';
+      // The members that were asked in its place say only that they have no link either.
+      const lost = question.operator.tenant === undefined && this.#backend.plane?.failureOf(member.id);
       const text = late
         ? `no answer within ${timeoutMs / 1000} s: it hangs, or the network drops packets`
-        : inWords(error);
+        : inWords(lost ? lost.error : error);
       yield { member, error: { code: 'unavailable', message: text } };
     }
   }
