@@ -1,71 +1,22 @@
 import { Duplex } from 'node:stream';
 import type { adminApi } from '@isthmus/proto/admin';
-import { onceClosed, randomHex } from '@isthmus/runtime';
+import { randomHex } from '@isthmus/runtime';
 import {
   type AnyPrincipal,
   asDialError,
   type Caller,
   type DialRequest,
-  type DialSignal,
   DuplexEnd,
   dialLog,
   type Established,
   Tunnel,
+  type TunnelInfo,
+  type TunnelOutcome,
 } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { destinationOf, type RoutingPart, routingOf } from './explain.ts';
 import { dialMessage, internal, invalid, phasesOf, type Rpc, tenantAsked } from './messages.ts';
-
-interface Heard {
-  /** Time from the call to the first byte; undefined if none arrived. */
-  readonly ms: number | undefined;
-  /** Whether the tunnel ended during the wait. */
-  readonly ended: boolean;
-}
-
-/** A caller that sends nothing and only waits for the destination's first byte. */
-class FirstByte {
-  readonly end: DuplexEnd;
-  #heard = () => {};
-
-  constructor() {
-    const heard = () => this.#heard();
-    const stream = new Duplex({
-      read() {},
-      write(_chunk, _encoding, taken) {
-        heard();
-        taken();
-      },
-    });
-    this.end = new DuplexEnd(stream, false);
-  }
-
-  /** Waits for at most `ms` milliseconds; 0 does not wait. */
-  async wait(ms: number, signal: DialSignal): Promise<Heard> {
-    if (ms === 0 || signal.aborted) return { ms: undefined, ended: false };
-    const start = performance.now();
-    return new Promise((resolve) => {
-      const settle = (heard: Heard) => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', silent);
-        this.#heard = () => {};
-        resolve(heard);
-      };
-      const silent = () => settle({ ms: undefined, ended: false });
-      const timer = setTimeout(silent, ms);
-      signal.addEventListener('abort', silent, { once: true });
-      this.#heard = () => settle({ ms: performance.now() - start, ended: false });
-      const ended = () => settle({ ms: undefined, ended: true });
-      onceClosed(this.end.stream.once('finish', ended), ended);
-    });
-  }
-
-  /** Closes gracefully: the destination sees the end of the stream, not a reset. */
-  hangUp(): void {
-    this.end.stream.push(null);
-  }
-}
 
 /** @param operator set for an operator of one tenant alone */
 export function dialRpc(backend: AdminBackend, operator?: AnyPrincipal): Rpc<'dial'> {
@@ -115,13 +66,34 @@ function requestOf(
 }
 
 /** Waits for the destination's first byte, then closes the tunnel gracefully. It is a normal tunnel, with all its events. */
-async function listen(routing: RoutingPart, request: DialRequest, established: Established, firstByteMs: number) {
-  const caller = new FirstByte();
-  const tunnel = new Tunnel('gateway', request, caller.end, established, routing.events);
-  const heard = await caller.wait(firstByteMs, request.signal);
-  caller.hangUp();
-  const gone = firstByteMs > 0 && heard.ended ? await tunnel.done : undefined;
-  return { ms: heard.ms, ended: gone ? (gone.error?.message ?? `closed by the ${gone.by}`) : '' };
+async function listen({ events }: RoutingPart, request: DialRequest, established: Established, firstByteMs: number) {
+  const { promise, resolve } = Promise.withResolvers<number | TunnelOutcome | undefined>();
+  const heard = ({ dial }: TunnelInfo, ms: number) => dial === request && resolve(ms);
+  events.on('tunnel:first-byte', heard);
+  // A caller that sends nothing, and reads on.
+  const stream = new Duplex({
+    read() {},
+    write: (_chunk, _encoding, taken) => taken(),
+    final(done) {
+      this.push(null);
+      done();
+    },
+  });
+  const tunnel = new Tunnel('gateway', request, new DuplexEnd(stream, false), established, events);
+  const { signal } = request;
+  const silent = () => resolve(undefined);
+  const timer = setTimeout(silent, firstByteMs);
+  if (firstByteMs === 0 || signal.aborted) silent();
+  else void tunnel.done.then(resolve);
+  signal.addEventListener('abort', silent, { once: true });
+  const came = await promise;
+  clearTimeout(timer);
+  events.off('tunnel:first-byte', heard);
+  signal.removeEventListener('abort', silent);
+  // The destination sees the end of the stream, not a reset.
+  stream.push(null);
+  if (typeof came !== 'object') return { ms: came, ended: '' };
+  return { ms: undefined, ended: came.error?.message ?? `closed by the ${came.by}` };
 }
 
 function checked(field: string, ms: number): number {
