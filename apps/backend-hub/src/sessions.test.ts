@@ -86,7 +86,12 @@ test('a silent session is announced as draining until it is heard again, and kee
   const sessions = new SessionTable({ hubId: 'h1', incarnation: 1, events, registration, changed() {} });
   const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
   sessions.add('s1', agent, idleConnection());
-  for (const is of [true, false]) sessions.suspect('s1', is);
+  const listed: (boolean | undefined)[] = [];
+  for (const is of [true, false]) {
+    sessions.suspect('s1', is);
+    listed.push(...[...sessions.list()].map(({ suspected }) => suspected));
+  }
+  assert.deepEqual(listed, [true, false]);
   sessions.drain('s1');
   for (const is of [true, false]) sessions.suspect('s1', is);
   sessions.suspect('absent', true);

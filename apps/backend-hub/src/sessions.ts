@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Change, Directory, HubRegistration, SessionRecord } from '@isthmus/directory';
+import type { Hub } from '@isthmus/plane';
 import { countIn, deleteFrom, getOrPut, guarding } from '@isthmus/runtime';
 import type { NextHopConnection } from '@isthmus/transport';
 import {
@@ -122,12 +123,11 @@ export class SessionTable {
     return this.#agents.get(tenant)?.size ?? 0;
   }
 
-  *list(): Iterable<
-    SessionInfo & Pick<SessionRecord, 'credential'> & { readonly draining: boolean; readonly drainingSince?: number }
-  > {
-    for (const { info, drainingSince, givenUp } of this.#entries.values()) {
+  *list(): ReturnType<Hub['sessions']['list']> {
+    for (const { info, drainingSince, givenUp, suspect: suspected } of this.#entries.values()) {
       const draining = drainingSince !== undefined || givenUp || this.#leaving;
-      yield { ...info, ...credentialOf(info), draining, ...(drainingSince !== undefined && { drainingSince }) };
+      const since = drainingSince === undefined ? {} : { drainingSince };
+      yield { ...info, ...credentialOf(info), draining, suspected, ...since };
     }
   }
 

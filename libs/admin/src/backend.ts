@@ -67,6 +67,8 @@ export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> &
     readonly draining?: boolean;
     /** When its agent began to drain, in milliseconds since the epoch, as its hub knows. */
     readonly drainingSince?: number;
+    /** Whether its hub finds it silent. */
+    readonly suspected?: boolean;
     readonly credential?: string;
   };
 

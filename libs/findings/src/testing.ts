@@ -17,6 +17,7 @@ export function aSession(given: Partial<Session> = {}): Session {
     quarantineReason: '',
     drainingSinceMs: 0,
     certificateEndsMs: 0,
+    suspected: false,
     tunnels: 0,
     ...given,
   };

@@ -1,4 +1,4 @@
-import type { RoutingPart, SessionMove } from '@isthmus/admin';
+import type { KnownSession, RoutingPart, SessionMove } from '@isthmus/admin';
 import type { Admission } from '@isthmus/admission';
 import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
@@ -72,7 +72,7 @@ interface HubSessions {
   readonly size: number;
   /** How many there are, by tenant. */
   readonly tenants: ReadonlyMap<string, number>;
-  list(): Iterable<SessionInfo & { readonly draining: boolean; readonly drainingSince?: number }>;
+  list(): Iterable<SessionInfo & KnownSession>;
   /** Ends these and their tunnels at once; agents reconnect. @returns the ended sessions */
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
 }

@@ -35,6 +35,7 @@ async function agentsOfEachState(page: Page, all: number): Promise<void> {
     (n === 0 ? ['h1'] : ['h1', 'h2']).map((hubId) => ({
       ...{ sessionId: `${n} ${hubId}`, tenant: 'default', agentId: `agent-${n}`, hubId, protocol: 1, remote: '' },
       ...{ sinceMs: 1, draining: n === 1, quarantined: n === 2, quarantineReason: '', drainingSinceMs: 0, tunnels: 0 },
+      suspected: n === 3,
       identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
     })),
   ).flat();
@@ -103,15 +104,15 @@ test(
   { skip },
   scoped(async (scope) => {
     const { page } = await opened(scope);
-    for (const all of [4, 10_000]) {
+    for (const all of [5, 10_000]) {
       await agentsOfEachState(page, all);
-      const side = all === 4 ? 16 : 7;
+      const side = all === 5 ? 16 : 7;
       /** Of the first agents, which are the worst ones: which of their pixels are drawn at all. */
       const forms = () =>
         page.locator('.cells canvas').evaluate((element, width) => {
           const canvas = element as HTMLCanvasElement;
           const context = canvas.getContext('2d');
-          return [0, 1, 2, 3].map((cell) => {
+          return [0, 1, 2, 3, 4].map((cell) => {
             const data = context?.getImageData(cell * width, 0, width, width).data ?? [];
             return [...data].filter((_, index) => index % 4 === 3).map((alpha) => alpha > 127);
           });
@@ -125,7 +126,7 @@ test(
         }
     }
     const legend = await page.locator('.legend path').evaluateAll((all) => all.map((path) => path.getAttribute('d')));
-    assert.equal(new Set(legend).size, 5);
+    assert.equal(new Set(legend).size, 6);
   }),
 );
 

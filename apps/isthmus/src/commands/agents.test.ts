@@ -7,12 +7,12 @@ import { agentsOf, agentsText } from './agents.ts';
 
 const SECOND = 1000;
 
-/** A session whose agent has been draining for so long, in milliseconds. */
-function session(agentId: string, draining: boolean, forMs?: number) {
+/** A session whose agent has been draining for so long, in milliseconds, or is suspect. */
+function session(agentId: string, draining: boolean, forMs?: number, suspected = false) {
   // By the hub's clock, whatever this machine's says.
   const nowMs = 1_000_000_000;
   const since = forMs === undefined ? 0 : nowMs - forMs;
-  const told = { agentId, tenant: 'default', hubId: 'h', draining, drainingSinceMs: since };
+  const told = { agentId, tenant: 'default', hubId: 'h', draining, drainingSinceMs: since, suspected };
   return { ...adminApi.Session.fromPartial(told), nowMs };
 }
 
@@ -30,4 +30,14 @@ test('an agent whose sessions all drain is shown with how long it has been drain
   assert.match(line('leaves'), / draining for 5m/);
   assert.match(line('moves'), / ready /);
   assert.match(line('with-its-hub'), / draining {2}/);
+});
+
+test('an agent that its hubs hear nothing of is suspect, and not ready', () => {
+  const silent = (agentId: string) => session(agentId, false, undefined, true);
+  const sessions = [silent('stopped'), silent('stopped'), silent('heard'), session('heard', false)];
+  const states = agentsOf(sessionViews(sessions)).map(({ agent, state }) => [agent, state]);
+  assert.deepEqual(states, [
+    ['heard', 'ready'],
+    ['stopped', 'suspect'],
+  ]);
 });

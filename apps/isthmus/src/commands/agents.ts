@@ -71,7 +71,7 @@ function identifiersOf(reaches: readonly string[]): Readonly<Record<string, read
 export const agents = listCommand(AGENTS, {
   summary: 'List agents, the hubs that reach each, and the destinations each says it serves',
   details:
-    'An agent that drains leaves when its last tunnel has ended: isthmus tunnels --agent shows what it waits for. Exits with 1 if there is none.',
+    'An agent that drains leaves when its last tunnel has ended: isthmus tunnels --agent shows what it waits for. Dials avoid one that is suspect: nothing is heard of it, or of its hub. Exits with 1 if there is none.',
   options: [new Option('--sessions', 'one line for each session, with its id, address and protocol')],
   examples: {
     agents: 'one line for each agent',
@@ -90,14 +90,14 @@ export function agentsOf(sessions: readonly SessionView[]) {
   return [...groups.values()].map((group) => {
     const [{ agent, tenant }] = group as [SessionView];
     const quarantined = group.find((session) => session.quarantined !== undefined)?.quarantined;
-    const draining = group.every((session) => session.draining);
-    const drainingMs = draining ? Math.max(...group.map((session) => session.drainingMs ?? 0)) : 0;
+    const state = stateOf(group);
+    const drainingMs = state === 'draining' ? Math.max(...group.map((session) => session.drainingMs ?? 0)) : 0;
     return {
       agent,
       tenant,
       hubs: [...new Set(group.map(({ hub }) => hub))],
       reaches: [...new Set(group.flatMap(({ reaches }) => reaches))],
-      state: stateOf(quarantined, draining),
+      state,
       ...(quarantined !== undefined && { quarantined }),
       /** For how long all its sessions have been draining, until its tunnels have ended. Not known if no hub says so. */
       ...(drainingMs > 0 && { drainingMs }),
@@ -107,8 +107,11 @@ export function agentsOf(sessions: readonly SessionView[]) {
   });
 }
 
-function stateOf(quarantined: string | undefined, draining: boolean): 'ready' | 'draining' | 'quarantined' {
-  return quarantined !== undefined ? 'quarantined' : draining ? 'draining' : 'ready';
+/** Of an agent, by its sessions; of a session by itself. `suspect`: dials go there only if they have no other way. */
+function stateOf(sessions: readonly SessionView[]): 'ready' | 'draining' | 'suspect' | 'quarantined' {
+  if (sessions.some(({ quarantined }) => quarantined !== undefined)) return 'quarantined';
+  if (!sessions.every(({ draining, suspected }) => draining || suspected)) return 'ready';
+  return sessions.some(({ suspected }) => suspected) ? 'suspect' : 'draining';
 }
 
 const COLUMNS: readonly ListColumn<AgentView>[] = [
@@ -144,7 +147,7 @@ const SESSION_COLUMNS: readonly ListColumn<SessionView>[] = [
   { name: 'remote', drop: 3, of: ({ remote }) => remote },
   {
     name: 'state',
-    of: ({ quarantined, draining }, style) => stateText({ state: stateOf(quarantined, draining) }, style),
+    of: (session, style) => stateText({ state: stateOf([session]) }, style),
   },
   { name: 'tunnels', right: true, drop: 4, of: ({ tunnels }) => String(tunnels), moves: true },
   { name: 'age', drop: 5, of: ({ ageMs }) => age(ageMs), moves: true },

@@ -20,7 +20,7 @@ export function sessionViews(sessions: readonly TimedSession[]): SessionView[] {
   return sessions.map(sessionView).sort(byAgent);
 }
 
-/** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway knows it. */
+/** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway does that reaches it. */
 async function allSessions(
   plane: Plane,
   tenant: string,
@@ -30,7 +30,7 @@ async function allSessions(
   for (const { sessions, nowMs } of asked.answers.map(({ value }) => value)) {
     for (const session of sessions) {
       const known = found.get(session.sessionId);
-      if (!known || (known.protocol === UNKNOWN && session.protocol !== UNKNOWN))
+      if (!known || (known.protocol === UNKNOWN && (session.protocol !== UNKNOWN || known.suspected)))
         found.set(session.sessionId, { ...session, nowMs });
     }
   }
@@ -44,7 +44,7 @@ const PROTOCOLS = namesOf(adminApi.LinkProtocol, 'LINK_PROTOCOL');
 export type SessionView = ReturnType<typeof sessionView>;
 
 function sessionView({ nowMs: now, ...told }: TimedSession) {
-  const { sinceMs, drainingSinceMs, identifiers, quarantined, quarantineReason } = told;
+  const { sinceMs, drainingSinceMs, identifiers, quarantined, quarantineReason, suspected } = told;
   const { sessionId, tenant, agentId, hubId, protocol, remote, draining, tunnels } = told;
   return {
     ...renamed({ sessionId, tenant, agentId, hubId, remote, draining, tunnels }),
@@ -55,6 +55,8 @@ function sessionView({ nowMs: now, ...told }: TimedSession) {
     reaches: reach(identifiers),
     /** For how long its agent has been draining. Not known if its hub did not answer. */
     ...(drainingSinceMs > 0 && { drainingMs: Math.max(0, now - drainingSinceMs) }),
+    /** Set if it, or its hub, is silent. */
+    ...(suspected && { suspected }),
     /** Why its agent is in quarantine. */
     ...(quarantined && { quarantined: quarantineReason }),
   };

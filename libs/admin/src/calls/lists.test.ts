@@ -9,15 +9,15 @@ function tunnel(sessionId: string): TunnelInfo {
   return { role: 'hub', dial, agentId: 'a', sessionId, hubId: 'h', since: 1, up: 0, down: 0 };
 }
 
-test('a session is listed with its tunnels, and as draining if it or its hub drains', async () => {
+test('a session is listed with its tunnels, as draining if it or its hub drains, and as suspected if it is silent or its hub is lost', async () => {
   const hub = { incarnation: 1, peerAddress: '', agentAddress: '', zone: '' };
-  const hubs = ['stays', 'leaves'].map((hubId) => ({ ...hub, hubId, draining: hubId === 'leaves' }));
+  const hubs = ['stays', 'leaves', 'lost'].map((hubId) => ({ ...hub, hubId, draining: hubId === 'leaves' }));
   const plane = {
     registry: { synced: true, up: true, detail: '' },
     lastMembers: () => [],
     members: async () => [],
     hubs: () => hubs,
-    linkTo: () => 'none' as const,
+    linkTo: ({ hubId }: { readonly hubId: string }) => (hubId === 'lost' ? ('down' as const) : ('up' as const)),
     rttTo: () => undefined,
     failureOf: () => undefined,
   };
@@ -25,6 +25,8 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
     aSession('still', { hubId: 'stays' }),
     { ...aSession('itself', { hubId: 'stays' }), draining: true, drainingSince: 7 },
     aSession('with its hub', { hubId: 'leaves' }),
+    { ...aSession('silent', { hubId: 'stays' }), suspected: true },
+    aSession('unreached', { hubId: 'lost' }),
   ];
   await using client = await asking({
     plane,
@@ -33,11 +35,13 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
   });
   const listed = (await client.admin.listSessions({})).sessions;
   assert.deepEqual(
-    listed.map(({ sessionId, draining, drainingSinceMs, tunnels }) => [sessionId, draining, drainingSinceMs, tunnels]),
+    listed.map((each) => [each.sessionId, each.draining, each.drainingSinceMs, each.tunnels, each.suspected]),
     [
-      ['still', false, 0, 2],
-      ['itself', true, 7, 1],
-      ['with its hub', true, 0, 0],
+      ['still', false, 0, 2, false],
+      ['itself', true, 7, 1, false],
+      ['with its hub', true, 0, 0, false],
+      ['silent', false, 0, 0, true],
+      ['unreached', false, 0, 0, true],
     ],
   );
 });

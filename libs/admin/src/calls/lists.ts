@@ -28,7 +28,9 @@ export function listsRpc(backend: AdminBackend): Rpc<'listSessions' | 'listTunne
   return {
     async listSessions({ tenant }) {
       const through = tunnelsBySession(backend.tunnels());
-      const leaving = new Set([...(backend.plane?.hubs() ?? [])].filter((hub) => hub.draining).map((hub) => hub.hubId));
+      const hubs = [...(backend.plane?.hubs() ?? [])];
+      const leaving = new Set(hubs.filter(({ draining }) => draining).map(({ hubId }) => hubId));
+      const lost = new Set(hubs.filter((hub) => backend.plane?.linkTo(hub) === 'down').map(({ hubId }) => hubId));
       const sessions = [...backend.sessions()]
         .filter((session) => tenant === '' || session.tenant === tenant)
         .sort(byAge)
@@ -37,6 +39,7 @@ export function listsRpc(backend: AdminBackend): Rpc<'listSessions' | 'listTunne
           return {
             ...sessionMessage(session, backend.quarantine?.reasonFor(session), through.get(sessionId) ?? 0),
             draining: (session.draining ?? false) || leaving.has(hubId),
+            suspected: (session.suspected ?? false) || lost.has(hubId),
           };
         });
       return { sessions, nowMs: Date.now() };

@@ -62,6 +62,8 @@ test('an agent is as well as its sessions', () => {
   assert.deepEqual(statesOf(...both({})), ['a ok']);
   assert.deepEqual(statesOf(aSession()), ['a thin']);
   assert.deepEqual(statesOf(...both({ draining: true })), ['a draining']);
+  assert.deepEqual(statesOf(...both({ suspected: true })), ['a suspect']);
+  assert.deepEqual(statesOf(aSession({ suspected: true }), aSession({ hubId: 'h2' })), ['a ok']);
   assert.deepEqual(statesOf(...both({ quarantined: true })), ['a quarantined']);
   assert.deepEqual(
     agentsOf([aSession()], [aHub('h1')]).map(({ state }) => state),

@@ -131,13 +131,13 @@ async function sessionsOf(members: readonly Seen[]): Promise<Session[]> {
 }
 
 /**
- * `thin`: it has sessions with one hub only, though there are more. Its tunnels end with that hub. `lost`: it went away without a word in the
- * last hour.
+ * `thin`: it has sessions with one hub only, though there are more. Its tunnels end with that hub. `suspect`: it, or its hub, is silent just
+ * now. `lost`: it went away without a word in the last hour.
  */
-type AgentState = 'ok' | 'thin' | 'draining' | 'quarantined' | 'lost';
+type AgentState = 'ok' | 'thin' | 'draining' | 'quarantined' | 'suspect' | 'lost';
 
 /** Worst last. */
-export const STATES: readonly AgentState[] = ['ok', 'thin', 'draining', 'quarantined', 'lost'];
+export const STATES: readonly AgentState[] = ['ok', 'thin', 'draining', 'quarantined', 'suspect', 'lost'];
 
 export interface Agent {
   readonly tenant: string;
@@ -178,7 +178,8 @@ export function agentsOf(sessions: readonly Session[], hubs: readonly Hub[], los
 
 function stateOf(sessions: readonly Session[], hubs: number): AgentState {
   if (sessions.some(({ quarantined }) => quarantined)) return 'quarantined';
-  if (sessions.every(({ draining }) => draining)) return 'draining';
+  if (sessions.every(({ draining, suspected }) => draining || suspected))
+    return sessions.some(({ suspected }) => suspected) ? 'suspect' : 'draining';
   return hubs > 1 && new Set(sessions.map(({ hubId }) => hubId)).size === 1 ? 'thin' : 'ok';
 }
 
@@ -187,7 +188,7 @@ export function groupsOf(agents: readonly Agent[]): Group[] {
   const byPlace = Map.groupBy(agents, ({ tenant, zones }) => `${tenant}\0${zones}`);
   const groups = [...byPlace.values()].map((own) => {
     const [{ tenant, zones }] = own as [Agent];
-    const counts = { ok: 0, thin: 0, draining: 0, quarantined: 0, lost: 0 };
+    const counts = { ok: 0, thin: 0, draining: 0, quarantined: 0, suspect: 0, lost: 0 };
     for (const { state } of own) counts[state]++;
     return { tenant, zones, agents: own.sort(worstFirst), counts };
   });

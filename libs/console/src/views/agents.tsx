@@ -107,6 +107,7 @@ const TONES: Readonly<Record<Agent['state'], Tone>> = {
   thin: 'warn',
   draining: 'draining',
   quarantined: 'bad',
+  suspect: 'warn',
   lost: 'bad',
 };
 
@@ -245,6 +246,7 @@ const MARKS: Readonly<Record<Agent['state'], string>> = {
   thin: 'M.5 0L1 1H0z',
   draining: 'M.5 0L1 .5L.5 1L0 .5z',
   quarantined: 'M0 0H1V1H0z',
+  suspect: 'M0 0H.35V1H0zM.65 0H1V1H.65z',
   lost: 'M0 0H1V1H0zM.22 .22V.78H.78V.22z',
 };
 
@@ -253,6 +255,7 @@ const LEGEND = {
   thin: 'one hub only',
   draining: 'draining',
   quarantined: 'in quarantine',
+  suspect: 'suspect',
   lost: 'lost in the last hour',
 } as const;
 

@@ -268,6 +268,8 @@ export interface Session {
   drainingSinceMs: number;
   /** When the agent's certificate ends, in milliseconds since the epoch, if it should have been renewed by now. 0 if not, or if this is not its hub. */
   certificateEndsMs: number;
+  /** Its hub hears nothing of the agent, or this gateway has lost its hub: dials go elsewhere while they can. */
+  suspected: boolean;
 }
 
 /** What an agent says that it can reach. */
@@ -2403,6 +2405,7 @@ function createBaseSession(): Session {
     tunnels: 0,
     drainingSinceMs: 0,
     certificateEndsMs: 0,
+    suspected: false,
   };
 }
 
@@ -2449,6 +2452,9 @@ export const Session: MessageFns<Session> = {
     }
     if (message.certificateEndsMs !== 0) {
       writer.uint32(112).int64(message.certificateEndsMs);
+    }
+    if (message.suspected !== false) {
+      writer.uint32(120).bool(message.suspected);
     }
     return writer;
   },
@@ -2578,6 +2584,14 @@ export const Session: MessageFns<Session> = {
             message.certificateEndsMs = longToNumber(reader.int64());
             continue;
           }
+          case 15: {
+            if (tag !== 120) {
+              break;
+            }
+
+            message.suspected = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2611,6 +2625,7 @@ export const Session: MessageFns<Session> = {
     message.tunnels = object.tunnels ?? 0;
     message.drainingSinceMs = object.drainingSinceMs ?? 0;
     message.certificateEndsMs = object.certificateEndsMs ?? 0;
+    message.suspected = object.suspected ?? false;
     return message;
   },
 };
