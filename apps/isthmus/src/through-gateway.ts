@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { asked, DialError, refusalOf } from '@isthmus/client/gateways';
 import { adviceFor } from '@isthmus/findings';
 import { connectFirst, resolveName, sniOf } from '@isthmus/runtime';
@@ -67,8 +67,7 @@ export async function secured(below: Socket, host: string, context: Trusted, soc
   };
   const socket = connectTls({ ...options, ...(ca !== undefined && { ca }), ...(cert !== undefined && { cert, key }) });
   sockets.push(socket);
-  const closed = once(socket, 'close', { signal }).then(() => Promise.reject(new Error('it ended the connection')));
-  await Promise.race([once(socket, 'secureConnect', { signal }), closed]);
+  await handshake(socket, signal);
   const { subject, issuer, valid_to: until } = socket.getPeerCertificate();
   const name = subject?.CN ?? '(no name)';
   const by = ca === undefined ? "one of the system's CAs" : `${issuer?.CN ?? 'a CA'}, of the kubeconfig's CA data`;
@@ -76,6 +75,13 @@ export async function secured(below: Socket, host: string, context: Trusted, soc
     socket,
     detail: insecure ? `${name}, unchecked (insecure-skip-tls-verify)` : `${name} by ${by}, until ${until}`,
   };
+}
+
+/** Waits for the handshake. Rejects if there is none. */
+export async function handshake(socket: TLSSocket, signal?: AbortSignal): Promise<void> {
+  const options = signal && { signal };
+  const closed = once(socket, 'close', options).then(() => Promise.reject(new Error('it closed the connection')));
+  await Promise.race([once(socket, 'secureConnect', options), closed]);
 }
 
 export async function tunnelled(socket: Socket, proxy: URL, authority: string, signal: AbortSignal) {

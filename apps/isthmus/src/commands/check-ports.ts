@@ -1,17 +1,27 @@
 import { once } from 'node:events';
 import { lstatSync } from 'node:fs';
-import { connect as connectTcp, type Socket } from 'node:net';
+import { connect as connectTcp } from 'node:net';
 import { dirname } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, registryTodo, reportOf } from '@isthmus/findings';
 import { faultOfSocketPath, hiddenSocket, redisOptions } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
-import { CertificatePool, lookupName, type Presented, presentedBy, readNamedFile, sniOf } from '@isthmus/runtime';
+import {
+  CertificatePool,
+  connectTo,
+  type Presented,
+  presentedBy,
+  readNamedFile,
+  Semaphore,
+  sniOf,
+  unlessGivenUp,
+} from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
+import { handshake } from '../through-gateway.ts';
 import { FILE_OPTIONS, type FileOptions, judged } from './check-files.ts';
 
 /** A port that others must reach, and what proves that they do when this machine does not. */
@@ -118,16 +128,13 @@ export async function checkApiServers(
   const ways = hubs
     .filter(({ agentAddress }) => agentAddress !== '')
     .flatMap((hub) => [...names].map(([name, tenant]) => ({ hub, name, tenant })));
-  return (await inGroups(ways, (way) => checkApiServer(way, probing))).flat();
+  return (await fewAtOnce(ways, (way) => checkApiServer(way, probing))).flat();
 }
 
-/** Checks some at once, then the next. */
-export async function inGroups<T, R>(all: readonly T[], act: (each: T, index: number) => Promise<R>): Promise<R[]> {
-  const results: R[] = [];
-  const { checkDialsAtOnce: most } = ISTHMUS;
-  for (let next = 0; next < all.length; next += most)
-    results.push(...(await Promise.all(all.slice(next, next + most).map((each, index) => act(each, next + index)))));
-  return results;
+/** Checks a few at once. */
+export function fewAtOnce<T, R>(all: readonly T[], act: (each: T, index: number) => Promise<R>): Promise<R[]> {
+  const turns = new Semaphore(ISTHMUS.checkDialsAtOnce);
+  return Promise.all(all.map((each, index) => turns.take(() => act(each, index))));
 }
 
 interface ApiServerWay {
@@ -161,27 +168,27 @@ interface Shown {
 
 /** What a port shows in a TLS handshake, trusted or not, or why there was none. Rejects where nobody listens. */
 async function shownAt(
-  { host, port }: Destination,
-  timeoutMs: number,
+  to: Destination,
+  timeout: number,
   announce: (remote: string) => Promise<void>,
-  name = host,
+  name = to.host,
 ): Promise<Shown | { readonly fault: unknown }> {
-  const socket = connectTcp({ host, port, lookup: lookupName });
+  const socket = await connectTo(to, { timeout });
   try {
-    await settled(socket, 'connect', timeoutMs);
     await announce(`${socket.localAddress}:${socket.localPort}`);
     // Not verified by OpenSSL, which stops at the first fault and names it in its own words: `judged` looks at it.
     const tls = connectTls({ socket, rejectUnauthorized: false, ...sniOf(name) });
-    try {
-      await settled(tls, 'secureConnect', timeoutMs);
-    } catch (fault) {
-      return { fault };
-    }
+    // Errors after the handshake, such as a missing client certificate, do not matter here.
+    tls.on('error', () => {});
+    const late = `no answer within ${timeout / 1000} s`;
+    const fault = await unlessGivenUp(tls, () => handshake(tls), { timeout, late }).catch((error: unknown) => error);
+    if (fault) return { fault };
     const certificate = presentedBy(tls);
     const agreed = agreedOn(tls);
     // It says where it is until the hub has made up its mind: one that is gone by then could be anybody.
     tls.resume().end();
-    await settled(tls, 'end', ISTHMUS.probeEndMs).catch(() => undefined);
+    const signal = AbortSignal.timeout(ISTHMUS.probeEndMs);
+    await Promise.race([once(tls, 'end', { signal }), once(tls, 'close', { signal })]).catch(() => undefined);
     return certificate ? { certificate, agreed } : { fault: new Error('it shows no certificate') };
   } finally {
     socket.destroy();
@@ -192,23 +199,6 @@ async function shownAt(
 function agreedOn(tls: TLSSocket): string {
   const exchange = tls.getEphemeralKeyInfo?.() as { readonly name?: string } | null | undefined;
   return [tls.getProtocol(), tls.getCipher().standardName, exchange?.name].filter(Boolean).join(', ');
-}
-
-function settled(socket: Socket, event: 'connect' | 'secureConnect' | 'end', timeoutMs: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
-    const settle = (act: () => void) => () => {
-      clearTimeout(timer);
-      act();
-    };
-    socket.once(event, settle(resolve));
-    socket.once(
-      'close',
-      settle(() => reject(new Error('it closed the connection'))),
-    );
-    // Errors after the handshake, such as a missing client certificate, do not matter here.
-    socket.on('error', (error) => settle(() => reject(error))());
-  });
 }
 
 const socketReport = reportOf('socket');

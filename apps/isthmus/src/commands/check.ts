@@ -26,8 +26,8 @@ import {
   checkPorts,
   checkRedis,
   checkSocket,
+  fewAtOnce,
   type HubPorts,
-  inGroups,
   REDIS_OPTIONS,
   type RedisOptions,
 } from './check-ports.ts';
@@ -193,7 +193,7 @@ async function checkDials(plane: Plane, sessions: readonly SessionView[], option
   const agents = [...new Map(sessions.map((each) => [JSON.stringify([each.tenant, each.agent]), each])).values()];
   const usable = agents.filter(({ quarantined }) => quarantined === undefined);
   if (gateways.length === 0 || usable.length === 0) return [];
-  return await inGroups(usable, (agent, index) =>
+  return await fewAtOnce(usable, (agent, index) =>
     dialThrough(plane, gateways[index % gateways.length] as Member, agent, options),
   );
 }

@@ -2,9 +2,9 @@ import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command, destinationArgument } from '../command.ts';
 import { type ListColumn, rowsTable } from '../lists.ts';
-import { EXIT, renamed, type Style, statusOf, unansweredText } from '../output.ts';
+import { renamed, type Style } from '../output.ts';
 import { agentsAway } from '../plane/evidence.ts';
-import type { Answer, Unanswered } from '../plane/member.ts';
+import type { Answer } from '../plane/member.ts';
 import { membersWith } from '../plane/plane.ts';
 
 export const explain = command({
@@ -39,13 +39,8 @@ export const explain = command({
     const gateways = answers.map(gatewayView).map((view) => {
       return view.session === '' ? { ...view, advice: [...view.advice, ...away] } : view;
     });
-    const view: ExplainView = { destination, gateways, unanswered };
-    output.show(view, explainText);
-    if (answers.length === 0) return EXIT.unasked;
-    return statusOf(
-      answers.some(({ value }) => value.sessionId === ''),
-      unanswered,
-    );
+    const stranded = gateways.some(({ session }) => session === '');
+    return output.answers({ destination, gateways, unanswered }, explainText, stranded);
   },
 });
 
@@ -86,11 +81,10 @@ function candidateView({ sessionId, agentId, hubId, zone, key, standing, why, op
 interface ExplainView {
   readonly destination: string;
   readonly gateways: readonly GatewayView[];
-  readonly unanswered: readonly Unanswered[];
 }
 
 /** Gateways with the same answer are shown once. */
-export function explainText({ destination, gateways, unanswered }: ExplainView, style: Style): string {
+export function explainText({ destination, gateways }: ExplainView, style: Style): string {
   const groups = Map.groupBy(gateways, ({ steps, agent, tenant, policy }) =>
     JSON.stringify([steps.map(outline), agent !== '', tenant, policy]),
   );
@@ -99,7 +93,7 @@ export function explainText({ destination, gateways, unanswered }: ExplainView, 
     const names = group.map(({ gateway }) => gateway).join(', ');
     return `${style.strong(`${destination}, tenant ${first.tenant}, at ${names}`)}\n${gatewayText(first, style)}`;
   });
-  return parts.join('\n') + unansweredText(unanswered);
+  return parts.join('\n');
 }
 
 /** Which of several equal sessions is taken, and how many tunnels each has, changes all the time, so both are left out. */

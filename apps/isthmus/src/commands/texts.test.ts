@@ -121,10 +121,7 @@ describe('what explain prints', () => {
   });
 
   it('is one block for gateways that agree, and one for each that differs', () => {
-    const agreed = explainText(
-      { destination: 'x:1', gateways: [gateway('gw-1'), gateway('gw-2')], unanswered: [] },
-      plain,
-    );
+    const agreed = explainText({ destination: 'x:1', gateways: [gateway('gw-1'), gateway('gw-2')] }, plain);
     assert.equal(
       agreed,
       [
@@ -139,7 +136,7 @@ describe('what explain prints', () => {
       ].join('\n'),
     );
     const blind = { ...gateway('gw-2'), steps: [], agent: '', verdict: 'a dial fails', advice: ['start an agent'] };
-    const apart = explainText({ destination: 'x:1', gateways: [gateway('gw-1'), blind], unanswered: [] }, plain);
+    const apart = explainText({ destination: 'x:1', gateways: [gateway('gw-1'), blind] }, plain);
     assert.match(
       apart,
       /x:1, tenant default, at gw-1\n[\s\S]*\nx:1, tenant default, at gw-2\na dial fails\n[\s\S]*What to do:\n {2}- start an agent\n$/,
@@ -152,7 +149,7 @@ describe('what explain prints of a policy', () => {
     ...{ gateway: 'gw-1', tenant: 'acme', zone: '', verdict: 'a dial goes to node-a', agent: 'node-a', hub: 'hub-1' },
     ...{ session: 's1', steps: [], others: [], advice: [] },
   };
-  const told = (...gateways: GatewayView[]) => explainText({ destination: 'x:1', gateways, unanswered: [] }, plain);
+  const told = (...gateways: GatewayView[]) => explainText({ destination: 'x:1', gateways }, plain);
 
   it('is the rule that allows a dial, behind the verdict', () => {
     const allowed = told({ ...gateway, policy: { allowed: true, rule: 'pods' } });
