@@ -36,7 +36,7 @@ function terminalFor(args: string[], err: string[]): Terminal {
     interrupted: new AbortController().signal,
     out: () => {},
     err: (text) => err.push(text),
-    size: () => ({ columns: 120, rows: 40 }),
+    columns: () => 120,
   };
 }
 

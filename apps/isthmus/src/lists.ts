@@ -14,7 +14,7 @@ import {
   usage,
 } from './output.ts';
 import type { Unanswered } from './plane/member.ts';
-import { type Column, folded, table } from './table.ts';
+import { type Column, foldedProse, table } from './table.ts';
 
 /** A column of a list, with what it shows of an object. */
 export interface ListColumn<V> extends Column {
@@ -178,7 +178,7 @@ function print<V extends object, M extends object>(
   const { style, format } = output;
   const more = listed.more?.(all);
   const { items, unanswered } = cleaned({ items: listed.items, unanswered: listed.unanswered });
-  const silent = folded(unansweredText(unanswered), style);
+  const silent = unansweredText(unanswered);
   const bare = options.headers === false;
   if (format === 'name') {
     terminal.out(items.map((item) => `${kind.one}/${kind.names(item)[0]}\n`).join(''));
@@ -186,7 +186,7 @@ function print<V extends object, M extends object>(
     const columns = kind.columns(items);
     const of = cleaned({ all, more: more ?? ({} as M), unanswered });
     const text = bare ? rowsTable(columns, items, { ...style, headers: false }) : listed.text(items, style, of);
-    terminal.out(text + (bare ? '' : silent));
+    terminal.out(foldedProse(text + (bare ? '' : silent), style));
   } else {
     const [first] = listed.items;
     const total = options.limit === undefined ? {} : { total: all.length };
@@ -195,7 +195,7 @@ function print<V extends object, M extends object>(
   }
   // Who reads rows, names or one object learns of silent members on standard error.
   const apart = format === 'name' || (output.forPeople ? bare : single);
-  if (silent !== '' && apart) terminal.err(silent.trimStart());
+  if (silent !== '' && apart) terminal.err(foldedProse(silent.trimStart(), style));
 }
 
 /** One that came, changed or went. */

@@ -128,6 +128,19 @@ describe('output', () => {
     assert.equal(output.style.bad('x'), 'x');
   });
 
+  it('breaks prose where the terminal is narrow, and no row of a table, nor what a program reads', () => {
+    const prose = 'a hub is not reached, and nobody knows why it is away';
+    const rows = table(['agent', 'why'], [['agent-1', 'a name that is long, and stays in its own line']]);
+    const shown = (interactive: boolean) => {
+      const terminal = new TestTerminal([], { interactive, columns: 20 });
+      new Output(terminal, 'table').show({}, () => `${prose}\n${rows}`);
+      return terminal.stdout;
+    };
+    assert.equal(shown(false), `${prose}\n${rows}`);
+    const lines = ['a hub is not', '  reached, and', '  nobody knows why', '  it is away'];
+    assert.equal(shown(true), `${lines.join('\n')}\n${rows}`);
+  });
+
   it('has colours only on a terminal', () => {
     assert.equal(new Output(new TestTerminal([], { colours: true }), 'table').style.bad('x'), '\u001b[31mx\u001b[0m');
     assert.equal(new Output(new TestTerminal([]), 'table').style.bad('x'), 'x');

@@ -1,7 +1,7 @@
 import { plural } from '@isthmus/findings';
 import { isPrintable, printable, printableJson } from '@isthmus/runtime';
 import { type Answers, isMember, type Unanswered } from './plane/member.ts';
-import { folded, type Room, UNBOUNDED } from './table.ts';
+import { folded, foldedProse, type Room, UNBOUNDED } from './table.ts';
 import { EXIT, type ExitStatus, type Terminal } from './terminal.ts';
 
 export { bytes, plural } from '@isthmus/findings';
@@ -83,7 +83,7 @@ export class Output {
     this.#terminal = terminal;
     this.format = format;
     this.#write = write;
-    const columns = terminal.interactive ? terminal.size().columns : Number.POSITIVE_INFINITY;
+    const columns = terminal.interactive ? terminal.columns() : Number.POSITIVE_INFINITY;
     this.style = styleOf(terminal.colours && this.forPeople, { columns, wide: format === 'wide' });
   }
 
@@ -94,7 +94,7 @@ export class Output {
   /** Prints one document for programs, or the result of `text` for people. */
   show<V extends object>(view: V, text: (view: V, style: Style) => string): void {
     const document = () => printableJson(this.#write?.(view) ?? `${JSON.stringify(view, null, 2)}\n`);
-    this.#terminal.out(this.forPeople ? text(cleaned(view), this.style) : document());
+    this.#terminal.out(this.forPeople ? foldedProse(text(cleaned(view), this.style), this.style) : document());
   }
 
   /** Prints what members answered and, for people below it, which did not. @param wrong whether the answers say that something is */
@@ -103,7 +103,7 @@ export class Output {
     text: (view: V, style: Style) => string,
     wrong = false,
   ): ExitStatus {
-    this.show(view, (clean, style) => text(clean, style) + folded(unansweredText(clean.unanswered), style));
+    this.show(view, (clean, style) => text(clean, style) + unansweredText(clean.unanswered));
     return statusOf(wrong, view.unanswered);
   }
 
@@ -117,6 +117,22 @@ export class Output {
   remark(text: string): void {
     this.#terminal.err(`isthmus: ${printable(text)}\n`);
   }
+}
+
+const VERDICTS = { pass: ['good', 'ok  '], warn: ['warning', 'WARN'], fail: ['bad', 'FAIL'] } as const;
+
+/** What was looked at, a line each, and below it what to do. */
+export function verdictsText(
+  all: readonly { name: string; outcome: keyof typeof VERDICTS; detail: string; todo?: string }[],
+  style: Style,
+): string {
+  const width = Math.max(0, ...all.map(({ name }) => name.length));
+  const lines = all.map(({ name, outcome, detail, todo }) => {
+    const [paint, word] = VERDICTS[outcome];
+    const below = todo === undefined ? '' : `${' '.repeat(width + 8)}-> ${todo}\n`;
+    return `${style[paint](word)}  ${name.padEnd(width)}  ${detail}\n${below}`;
+  });
+  return folded(lines.join(''), style);
 }
 
 /** Formats times as ISO 8601, for programs and people alike. Returns '' for 0, and for what is no time. */

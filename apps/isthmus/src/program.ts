@@ -81,7 +81,7 @@ type Choose = (definition: Definition, made: Command) => void;
 function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
   const root = new Command('isthmus').description(ABOUT).version(VERSION).exitOverride();
   if (terminal) {
-    const widthOfHelp = () => Math.min(terminal.size().columns, 120);
+    const widthOfHelp = () => Math.min(terminal.columns(), 120);
     // Commander leaves narrower texts as they are.
     root.configureHelp({ minWidthToWrap: 24 });
     root.configureOutput({

@@ -135,10 +135,21 @@ export function wrapped(text: string, columns: number, indent = ''): string[] {
   return lines;
 }
 
-/** Breaks each line of a text at spaces so that it fits the room, indented as the line is and by two more. */
-export function folded(text: string, { columns, wide }: Room): string {
-  const fold = (line: string) => (wide ? line : wrapped(line, columns, `${/^ */.exec(line)?.[0]}  `).join('\n'));
-  return text.split('\n').map(fold).join('\n');
+/**
+ * Breaks the lines of a text at spaces so that they fit the room, indented as each is and by two more.
+ * @param which those to break. Default: all
+ */
+export function folded(text: string, { columns, wide }: Room, which = (_line: string) => true): string {
+  const fold = (line: string) => wrapped(line, columns, `${/^ */.exec(line)?.[0]}  `).join('\n');
+  return text
+    .split('\n')
+    .map((line) => (wide || !which(line) ? line : fold(line)))
+    .join('\n');
+}
+
+/** Breaks prose, and no row of a table or picture, whose cells stand apart. */
+export function foldedProse(text: string, room: Room): string {
+  return folded(text, room, (line) => !line.trim().includes(GAP));
 }
 
 /** Nobody cuts lines that a program reads. */

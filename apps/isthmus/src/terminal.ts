@@ -29,8 +29,8 @@ export interface Terminal {
   /** Whether people read standard output live. */
   readonly interactive: boolean;
   readonly colours: boolean;
-  /** In characters; 80 by 24 if the terminal does not tell. */
-  size(): { readonly columns: number; readonly rows: number };
+  /** In characters; 80 if the terminal does not tell. */
+  columns(): number;
   /** Aborts at the first SIGINT or SIGTERM. */
   readonly interrupted: AbortSignal;
 }
@@ -73,7 +73,7 @@ export function processTerminal(): Terminal {
     interactive,
     // https://no-color.org: it counts if it is set and not empty.
     colours: interactive && !env.NO_COLOR,
-    size: () => ({ columns: stdout.columns || 80, rows: stdout.rows || 24 }),
+    columns: () => stdout.columns || 80,
     interrupted: interrupt.signal,
   };
 }

@@ -55,7 +55,7 @@ export class Session {
       },
       interactive: false,
       colours: false,
-      size: () => ({ columns: 120, rows: 40 }),
+      columns: () => 120,
       interrupted: this.#interrupt.signal,
     };
     this.done = run(terminal);

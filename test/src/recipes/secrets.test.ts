@@ -42,7 +42,7 @@ async function ran(args: string[]): Promise<{ status: number; text: string }> {
       text += part;
     },
     err: () => {},
-    size: () => ({ columns: 120, rows: 40 }),
+    columns: () => 120,
   };
   return { status: await isthmus(terminal), text };
 }

@@ -15,11 +15,10 @@ import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { type Call, command, durationOption, hostPort, listOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
-import { EXIT, Failure, plural, type Style } from '../output.ts';
+import { EXIT, Failure, plural, type Style, verdictsText } from '../output.ts';
 import { type Asked, askPlane, type SessionView, sessionViews } from '../plane/evidence.ts';
 import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
-import { folded } from '../table.ts';
 import { checkFiles, FILE_OPTIONS, type FileOptions } from './check-files.ts';
 import {
   checkApiServers,
@@ -224,16 +223,10 @@ export function checkView(results: readonly Result[]) {
   return { results, passed: count('pass'), warned: count('warn'), failed: count('fail') };
 }
 
-const WORDS: Readonly<Record<Result['outcome'], string>> = { pass: 'ok  ', warn: 'WARN', fail: 'FAIL' };
-
 export function checkText({ results, passed, warned, failed }: ReturnType<typeof checkView>, style: Style): string {
-  const paint = { pass: style.good, warn: style.warning, fail: style.bad };
-  const width = Math.max(0, ...results.map(({ check }) => check.length));
-  const lines = results.map((result) => {
-    const { check, about, outcome, detail } = result;
-    const head = `${paint[outcome](WORDS[outcome])}  ${check.padEnd(width)}  ${about}: ${detail}\n`;
-    return result.todo === undefined ? head : `${head}${' '.repeat(width + 8)}-> ${result.todo} (${result.docs})\n`;
+  const lines = results.map(({ check: name, about, outcome, detail, todo, docs }) => {
+    return { name, outcome, detail: `${about}: ${detail}`, ...(todo !== undefined && { todo: `${todo} (${docs})` }) };
   });
   const sum = `${plural(results.length, 'check')}: ${passed} passed, ${warned} warned, ${failed} failed`;
-  return `${folded(lines.join(''), style)}\n${failed > 0 ? style.bad(sum) : style.good(sum)}\n`;
+  return `${verdictsText(lines, style)}\n${failed > 0 ? style.bad(sum) : style.good(sum)}\n`;
 }

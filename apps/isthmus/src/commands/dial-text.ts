@@ -75,7 +75,7 @@ const MOST_WIDTH = 48;
 /** Columns beside the bars: labels, milliseconds, and the detail of most phases. */
 const BESIDE_BARS = 52;
 
-export function dialText(view: DialView, columns: number, style: Style): string {
+export function dialText(view: DialView, style: Style): string {
   const { destination, gateway, ok, ms, error, phases } = view;
   const through = throughText(view);
   const verdict = ok
@@ -83,6 +83,7 @@ export function dialText(view: DialView, columns: number, style: Style): string 
     : error
       ? style.bad(`${destination} cannot be dialled${through}: ${error.code}: ${error.text}`)
       : style.bad(`${destination} accepts${through} after ${millis(ms)}, and ${muteText(view)}`);
+  const columns = Number.isFinite(style.columns) ? style.columns : 80;
   const width = Math.min(MOST_WIDTH, Math.max(LEAST_WIDTH, columns - BESIDE_BARS));
   const ids = [`gateway ${gateway}`, `tenant ${view.tenant}`, `dial ${view.dial}`];
   if (view.trace !== '') ids.push(`trace ${view.trace}`);

@@ -40,7 +40,7 @@ describe('dial', () => {
         view.phases.map(({ name }) => name),
         ['here', 'dns', 'connect', 'first_byte'],
       );
-      const shown = dialText(view, 100, styleOf(false));
+      const shown = dialText(view, styleOf(false));
       assert.match(shown, /^localhost:\d+ answers from here: .*\n\nhere /, 'there are no ids to show');
     });
 

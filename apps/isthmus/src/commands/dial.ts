@@ -67,11 +67,11 @@ export const dial = command({
     'dial 10.20.3.4:10250 --from here': 'without the plane: is it the destination?',
   },
   async run(call: Call<Options>) {
-    const { options, output, terminal } = call;
+    const { options, output } = call;
     const once = await dialler(call);
     if (options.count !== undefined) return await repeated(call, once);
     const view = await once();
-    output.show(view, (shown, style) => dialText(shown, terminal.size().columns, style));
+    output.show(view, dialText);
     return view.ok ? EXIT.good : EXIT.wrong;
   },
 });

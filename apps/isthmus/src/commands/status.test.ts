@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import { EXIT, styleOf, unansweredText } from '../output.ts';
 import { type Member, REGISTRY, type RoleName } from '../plane/member.ts';
+import { foldedProse } from '../table.ts';
 import { exitOf, memberView, statusText, statusView } from './status.ts';
 
 const NOW = Date.parse('2026-05-01T12:00:00Z');
@@ -71,7 +72,8 @@ describe('isthmus status', () => {
     const notices = [{ text, todo: 'renew it or ask whoever renews it to do so in time' }];
     const unready = status([ROLE_HUB], { ready: false, checks: [{ name: 'agents', ok: false, detail }], notices });
     const view = viewOf(gateway, { ...hub, value: unready });
-    const shown = statusText(view, styleOf(false, { columns: 80, wide: false }));
+    const style = styleOf(false, { columns: 80, wide: false });
+    const shown = foldedProse(statusText(view, style), style);
     for (const line of shown.split('\n')) assert.ok(line.length <= 80, line);
     const words = (text: string) => text.slice(text.indexOf('Not ready')).split(/\s+/);
     assert.deepEqual(words(shown), words(statusText(view, styleOf(false))));

@@ -4,7 +4,7 @@ import { type Kind, type ListColumn, listCommand } from '../lists.ts';
 import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
 import { type Answer, byName, isMember, roleNames, type Unanswered } from '../plane/member.ts';
-import { folded, table } from '../table.ts';
+import { table } from '../table.ts';
 
 /** Whom a member refused at its ports, and why. */
 function refusalViews({ refusals, nowMs }: adminApi.GetStatusResponse) {
@@ -202,5 +202,5 @@ export function statusText({ plane, members, attention, holds, unanswered }: Sta
   const refused = attention.filter(({ check }) => check === 'refusals');
   const soon = near.length > 0 ? `\nNeeds attention:\n${lines(near)}` : '';
   const kept = refused.length > 0 ? `\nRejected recently:\n${lines(refused)}` : '';
-  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${folded(`${ends}${why}${todo}${soon}${kept}`, style)}`;
+  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${ends}${why}${todo}${soon}${kept}`;
 }

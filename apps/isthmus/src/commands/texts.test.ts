@@ -51,7 +51,7 @@ describe('what dial prints', () => {
 
   it('has the verdict, the ids, and the phases as bars', () => {
     assert.equal(
-      dialText(view, 76, plain),
+      dialText(view, { ...plain, columns: 76 }),
       [
         '10.0.0.5:10250 answers through node-a at hub-1: 8.0 ms',
         'gateway gw-1, tenant default, dial d1, trace t1',
@@ -68,7 +68,7 @@ describe('what dial prints', () => {
 
   it('says that no byte came, and why, if one was waited for', () => {
     const { firstByteMs: _, ...rest } = view;
-    const said = (more: Partial<DialView>) => dialText({ ...rest, ok: false, ...more }, 76, plain).split('\n')[0];
+    const said = (more: Partial<DialView>) => dialText({ ...rest, ok: false, ...more }, plain).split('\n')[0];
     const accepts = '10.0.0.5:10250 accepts through node-a at hub-1 after 8.0 ms, and';
     assert.equal(said({ silentMs: 2000 }), `${accepts} sends no byte within 2000 ms`);
     const ended = 'closed by the destination';
@@ -77,7 +77,7 @@ describe('what dial prints', () => {
 
   it('says what to do if it failed', () => {
     const error = { code: 'connection_refused', text: 'connection refused', advice: ['look at it', 'or elsewhere'] };
-    const shown = dialText({ ...view, ok: false, error, phases: [] }, 76, plain);
+    const shown = dialText({ ...view, ok: false, error, phases: [] }, plain);
     assert.equal(
       shown,
       [

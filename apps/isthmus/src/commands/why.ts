@@ -3,8 +3,7 @@ import { asked, DialError } from '@isthmus/client/gateways';
 import { inWords } from '@isthmus/tunnel';
 import { type Call, command } from '../command.ts';
 import { type KubeContext, Kubeconfig, kubeContext } from '../kubeconfig.ts';
-import { EXIT, type Style } from '../output.ts';
-import { folded } from '../table.ts';
+import { EXIT, verdictsText } from '../output.ts';
 import { bare, opened, resolved, Stop, secured, tunnelled } from '../through-gateway.ts';
 import { kubeconfigOption } from './login.ts';
 
@@ -32,18 +31,13 @@ export const why = command({
     const signal = AbortSignal.any([terminal.interrupted, AbortSignal.timeout(options.timeout)]);
     const steps = await stepsOf(context, signal);
     const ok = steps.every((step) => step.ok);
-    output.show({ context: context.context, ok, steps }, ({ steps: shown }, style) => stepsText(shown, style));
+    output.show({ context: context.context, ok, steps }, ({ steps: shown }, style) => {
+      const lines = shown.map((step) => ({ ...step, name: step.step, outcome: step.ok ? 'pass' : 'fail' }) as const);
+      return verdictsText(lines, style);
+    });
     return ok ? EXIT.good : EXIT.wrong;
   },
 });
-
-function stepsText(steps: readonly StepView[], style: Style): string {
-  const lines = steps.map(({ step, ok, detail, todo }) => {
-    const head = `${ok ? style.good('ok  ') : style.bad('FAIL')}  ${step.padEnd('context'.length)}  ${detail}\n`;
-    return todo === undefined ? head : `${head}               -> ${todo}\n`;
-  });
-  return folded(lines.join(''), style);
-}
 
 /** Walks the way of a call through the gateway. Returns the steps that were tried. */
 async function stepsOf(context: KubeContext, signal: AbortSignal): Promise<StepView[]> {

@@ -81,20 +81,18 @@ const NOTHING: Answers<never> = { answers: [], unanswered: [] };
 /** Asks the members of a plane for all that the rules look at. @param configs whether to ask for their flags, too */
 export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
   const began = Date.now();
-  /** What this machine's clock was when each looked at its own, in milliseconds. */
-  const looked = new Map<Member, number>();
-  const heard = (member: Member) => looked.set(member, (began + Date.now()) / 2);
   const [statuses, lists, flags, tenants, { sessions }] = await Promise.all([
-    plane.ask('getStatus', {}, { heard }),
+    plane.ask('getStatus', {}),
     plane.ask('listMembers', {}),
     configs ? plane.ask('getConfig', {}) : NOTHING,
     plane.ask('listTenants', { tenant }, { roles: ['gateway', 'hub'] }),
     allSessions(plane, tenant),
   ]);
-  const of = <T>({ answers }: Answers<T>, { id }: Member) => answers.find(({ member }) => member.id === id)?.value;
+  const answerOf = <T>({ answers }: Answers<T>, { id }: Member) => answers.find(({ member }) => member.id === id);
+  const of = <T>(all: Answers<T>, member: Member) => answerOf(all, member)?.value;
   const witness = (member: Member): Witness => {
-    const status = of(statuses, member);
-    const aheadMs = status && status.nowMs - (looked.get(member) ?? began);
+    const { value: status, at = began } = answerOf(statuses, member) ?? {};
+    const aheadMs = status && status.nowMs - (began + at) / 2;
     const silent = statuses.unanswered.find((each) => each.member === member.id)?.reason;
     const said = { status, list: of(lists, member), tenants: of(tenants, member), config: of(flags, member) };
     return { ...member, aheadMs, silent, version: status?.version ?? '', ...said };

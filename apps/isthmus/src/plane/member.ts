@@ -32,6 +32,8 @@ export interface Unanswered {
 export interface Answer<T> {
   readonly member: Member;
   readonly value: T;
+  /** When it came, in milliseconds since the epoch by this machine's clock. */
+  readonly at?: number;
 }
 
 /** All answers, and the members that did not answer. */

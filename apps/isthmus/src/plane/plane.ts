@@ -78,8 +78,6 @@ interface Whom<M extends Method> {
   readonly timeoutMs?: number;
   /** Stands for the answer of a member that has nothing of that name, or is too old to know the method. */
   readonly instead?: Said<M>;
-  /** Called when a member has answered. */
-  readonly heard?: (member: Member) => void;
 }
 
 /**
@@ -135,22 +133,20 @@ export class Plane implements Disposable {
 
   /** Asks members for one answer each. @throws Failure if the request itself is at fault, and nobody took it */
   async ask<M extends Method>(method: M, message: Asked<M>, whom: Whom<M> = {}): Promise<Answers<Said<M>>> {
-    const { members = this.#with(whom.roles), timeoutMs = this.#options.timeoutMs, instead, heard } = whom;
-    const lines = new Map<Member, Line<M>>();
+    const { members = this.#with(whom.roles), timeoutMs = this.#options.timeoutMs, instead } = whom;
+    const lines = new Map<Member, Line<M> & { readonly at: number }>();
     let fault: unknown = new Error('it was not asked');
     try {
-      for await (const line of this.lines(method, message, members, this.#deadline(timeoutMs), timeoutMs)) {
-        lines.set(line.member, line);
-        heard?.(line.member);
-      }
+      for await (const line of this.lines(method, message, members, this.#deadline(timeoutMs), timeoutMs))
+        lines.set(line.member, { ...line, at: Date.now() });
     } catch (error) {
       fault = error;
     }
     const answers: Answer<Said<M>>[] = [];
     const unanswered = [...this.#lost];
     for (const member of members) {
-      const { answer: value, error = fault } = lines.get(member) ?? {};
-      if (value) answers.push({ member, value });
+      const { answer: value, error = fault, at } = lines.get(member) ?? {};
+      if (value) answers.push({ member, value, ...(at && { at }) });
       else if (instead && /^(NOT_FOUND|UNIMPLEMENTED)\b/.test(codeOf(error))) answers.push({ member, value: instead });
       else unanswered.push({ member: member.id, address: member.address, reason: reasonOf(error, timeoutMs) });
     }

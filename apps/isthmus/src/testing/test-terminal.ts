@@ -7,7 +7,7 @@ export class TestTerminal implements Terminal {
   readonly interactive: boolean;
   readonly colours: boolean;
   readonly interrupted: AbortSignal;
-  readonly columns: number;
+  readonly #columns: number;
   stdout = '';
   stderr = '';
 
@@ -23,7 +23,7 @@ export class TestTerminal implements Terminal {
   ) {
     this.args = args;
     this.env = options.env ?? {};
-    this.columns = options.columns ?? 100;
+    this.#columns = options.columns ?? 100;
     this.interactive = options.interactive ?? false;
     this.colours = options.colours ?? false;
     this.interrupted = options.interrupted ?? new AbortController().signal;
@@ -37,7 +37,7 @@ export class TestTerminal implements Terminal {
     this.stderr += text;
   }
 
-  size(): { readonly columns: number; readonly rows: number } {
-    return { columns: this.columns, rows: 30 };
+  columns(): number {
+    return this.#columns;
   }
 }
