@@ -3,7 +3,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
 import { type Kind, type ListColumn, type ListOptions, list, listCommand, rowsTable } from '../lists.ts';
-import { age, EXIT, Failure, isoTime, plural, type Style, statusOf, usage } from '../output.ts';
+import { age, EXIT, Failure, isoTime, plural, renamed, type Style, statusOf, usage } from '../output.ts';
 import { type SessionView, sessionsOf } from '../plane/evidence.ts';
 import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
@@ -229,11 +229,9 @@ async function setQuarantine(plane: Plane, request: adminApi.DeepPartial<adminAp
 
 async function quarantined(plane: Plane, tenant: string) {
   const { answers, unanswered } = await plane.ask('listQuarantined', { tenant }, { roles: ['gateway', 'hub'] });
-  const found = new Map<string, { tenant: string; agent: string; reason: string }>();
-  for (const { tenant: of, agentId: agent, reason } of answers.flatMap(({ value }) => value.agents)) {
-    if (tenant === '' || of === tenant) found.set(JSON.stringify([of, agent]), { tenant: of, agent, reason });
-  }
-  return { agents: [...found.values()], unanswered };
+  const told = answers.flatMap(({ value }) => value.agents.map(renamed));
+  const agents = new Map(told.map((each) => [JSON.stringify([each.tenant, each.agent]), each]));
+  return { agents: [...agents.values()], unanswered };
 }
 
 function quarantinedText(agents: Awaited<ReturnType<typeof quarantined>>['agents']): string {

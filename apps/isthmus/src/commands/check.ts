@@ -144,12 +144,7 @@ function announcer(plane: Plane): (hubId: string, remote: string) => Promise<voi
 function apiServersOf({ members }: Evidence, configs: Answers<adminApi.GetConfigResponse>): Map<string, string> {
   const ofFiles = members.flatMap(({ tenants }) => tenants?.tenants ?? []);
   const ofFlags = configs.answers.flatMap(({ value }) => value.flags.filter(({ name }) => name === 'api-server-name'));
-  const names = ofFlags.flatMap(({ value }) =>
-    value
-      .replace(/^\[|\]$/g, '')
-      .split(',')
-      .filter(Boolean),
-  );
+  const names = ofFlags.flatMap(({ value }) => value.match(/[^[\],]+/g) ?? []);
   return new Map([
     ...names.map((name) => [name, DEFAULT_TENANT] as const),
     ...ofFiles.flatMap(({ name: tenant, apiServerNames }) => apiServerNames.map((name) => [name, tenant] as const)),

@@ -122,12 +122,7 @@ function stepText({ strategy, taken, keys, candidates: found }: StepView, index:
   return `${index + 1}. ${strategy}: ${looked}${mark}\n${candidates(found, style)}`;
 }
 
-const STANDING_TEXTS: Readonly<Record<CandidateView['standing'], string>> = {
-  taken: 'takes it',
-  equal: 'as good',
-  later: 'later',
-  not: 'no',
-};
+const STANDING_TEXTS = { taken: 'takes it', equal: 'as good', later: 'later', not: 'no' } as const;
 
 /** A plane may have a thousand. The first ones are enough. */
 const SHOWN_CANDIDATES = 20;
