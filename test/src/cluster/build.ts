@@ -16,9 +16,6 @@ const KUBERNETES = [
 const ANP = ['server', 'agent'].map((name) => `sigs.k8s.io/apiserver-network-proxy/cmd/${name}`);
 /** From nothing, Kubernetes takes 20 minutes of two processors. */
 const BUILD_MS = 3 * 60 * 60_000;
-/** After how many packages a build says how far it is. Kubernetes has 2,500. */
-const SAID_PACKAGES = 100;
-type Say = (text: string) => void;
 /** What Debian's image needs: BusyBox, kube-proxy's tools, the library that Node loads, and Redis. */
 const PACKAGES = ['busybox', 'ca-certificates', 'conntrack', 'ipset', 'iptables', 'kmod', 'libatomic1', 'redis-server'];
 const NPM = '11.21.2';
@@ -42,7 +39,7 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
  * Builds everything but Isthmus, once for each version, from Go's, Debian's and npm's packages. There need be no registry of images. A
  * build that was interrupted goes on where it was.
  */
-export async function build(say: Say): Promise<void> {
+export async function build(say: (text: string) => void): Promise<void> {
   if (existsSync(BUILT)) return;
   const fresh = `${BUILT}.fresh`;
   const bin = join(fresh, 'bin/');
@@ -51,10 +48,10 @@ export async function build(say: Say): Promise<void> {
     using _saying = saying(what, say);
     await work();
   };
-  await step(`Kubernetes ${VERSION}`, () => kubernetes(bin, say));
-  await step('CoreDNS', () => go(say, 'coredns', ['.'], bin));
-  await step(`apiserver-network-proxy ${ANP_VERSION}`, () => go(say, 'anp', ANP, join(fresh, 'anp/')));
-  await step('the probe', () => go(say, 'programs', ['./init', './probe'], bin));
+  await step(`Kubernetes ${VERSION}`, () => kubernetes(bin));
+  await step('CoreDNS', () => go('coredns', ['.'], bin));
+  await step(`apiserver-network-proxy ${ANP_VERSION}`, () => go('anp', ANP, join(fresh, 'anp/')));
+  await step('the probe', () => go('programs', ['./init', './probe'], bin));
   await step('Debian', () => debian(join(fresh, 'debian.tar')));
   await step('Node', () => node(join(fresh, 'node')));
   await step('images', () => images(fresh));
@@ -63,31 +60,21 @@ export async function build(say: Say): Promise<void> {
   for (const name of old) rmSync(join(KEPT, name), { recursive: true });
 }
 
-function kubernetes(to: string, say: Say): Promise<string> {
+function kubernetes(to: string): Promise<string> {
   const programs = KUBERNETES.map((name) => `k8s.io/kubernetes/cmd/${name}`);
-  return go(say, 'kubernetes', programs, to, KUBERNETES_FACTS);
+  return go('kubernetes', programs, to, KUBERNETES_FACTS);
 }
 
-/** Builds programs of a module, and says how many packages are compiled. What an interrupted build has compiled stays. */
-async function go(
-  say: Say,
+/** Builds programs of a module. What an interrupted build has compiled stays. */
+function go(
   module: string,
   packages: readonly string[],
   to: string,
   linkerFlags: readonly string[] = [],
 ): Promise<string> {
   const options = ['-trimpath', '-buildvcs=false', '-mod=readonly', '-ldflags', ['-s -w', ...linkerFlags].join(' ')];
-  const where = { cwd: join(SOURCES, module), env: { CGO_ENABLED: '0' }, deadline: BUILD_MS };
-  const stale = ['-deps', '-f', '{{if .Stale}}{{.ImportPath}}{{end}}'];
-  const wanted = (await must(['go', 'list', ...options, ...stale, ...packages], where)).split('\n').filter(Boolean);
-  let compiled = 0;
-  const told = (line: string) => {
-    // With -v, Go prints a package's path when it is compiled.
-    if (line.includes(' ') || ++compiled % SAID_PACKAGES !== 0) return;
-    say(`... ${compiled} of ${wanted.length} packages`);
-  };
-  const command: Command = ['nice', '-n', '15', 'go', 'build', '-v', ...options, '-o', to, ...packages];
-  return must(command, { ...where, told });
+  const command: Command = ['nice', '-n', '15', 'go', 'build', ...options, '-o', to, ...packages];
+  return must(command, { cwd: join(SOURCES, module), env: { CGO_ENABLED: '0' }, deadline: BUILD_MS });
 }
 
 async function debian(to: string): Promise<void> {

@@ -9,7 +9,6 @@ import { writtenBy } from '../harness/docs-page.ts';
 import { ROOT } from '../harness/runtime.ts';
 import { sample } from './checks/metrics.ts';
 import { CONTROL_PLANES, server } from './control-planes.ts';
-import { restarted } from './kubernetes.ts';
 import { clusterOptions, USAGE } from './options.ts';
 import { commandsOf, SECTION } from './recipe.ts';
 import { table } from './report.ts';
@@ -87,13 +86,6 @@ test('configurations are YAML', () => {
     for (const { errors } of parseAllDocuments(readFileSync(join(SOURCES, name), 'utf8')))
       assert.deepEqual(errors, [], name);
   }
-});
-
-test('a static pod is restarted by an annotation, again and again', () => {
-  const manifest = 'kind: Pod\nmetadata:\n  name: a\nspec: {}\n';
-  const once = restarted(manifest);
-  assert.match(once, /^metadata:\n {2}annotations:\n {4}isthmus\.test\/restarted: "\d+"\n {2}name: a\n/m);
-  assert.equal(restarted(once).match(/restarted/g)?.length, 1);
 });
 
 test('metrics are summed over the samples with the labels', () => {

@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process';
-import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 
 const DEADLINE_MS = 60_000;
@@ -17,8 +16,6 @@ export interface CommandOptions {
   readonly cwd?: string;
   /** Added to the environment. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Called with each line that it prints to stderr, as it does. */
-  readonly told?: (line: string) => void;
 }
 
 export interface Ended {
@@ -28,11 +25,11 @@ export interface Ended {
   readonly stderr: string;
 }
 
-export type Command = readonly [string, ...string[]];
+export type Command = readonly string[];
 
 /** Runs a command to its end, whatever its status. If it takes too long, it is killed with all that it has started. */
-export async function run([program, ...args]: Command, options: CommandOptions = {}): Promise<Ended> {
-  const { input, deadline = DEADLINE_MS, cwd, env, told } = options;
+export async function run([program = '', ...args]: Command, options: CommandOptions = {}): Promise<Ended> {
+  const { input, deadline = DEADLINE_MS, cwd, env } = options;
   ended.signal.throwIfAborted();
   const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, detached: true });
   const status = new Promise<number>((resolve, reject) => {
@@ -42,7 +39,6 @@ export async function run([program, ...args]: Command, options: CommandOptions =
   const kill = () => killGroup(child.pid);
   const timer = setTimeout(kill, deadline);
   ended.signal.addEventListener('abort', kill);
-  if (told) createInterface({ input: child.stderr }).on('line', told);
   child.stdin.on('error', () => {});
   child.stdin.end(input);
   try {

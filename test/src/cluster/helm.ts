@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { CHART, helmProgram } from '../k8s/chart.ts';
 import { must } from './command.ts';
-import { apply, endStatic, type Kubernetes, kubectl } from './kubernetes.ts';
+import { apply, kubectl } from './kubectl.ts';
 import { leavePage } from './page.ts';
 import { allowPods, EGRESS, HOLDER, isthmus, SERVER } from './recipe.ts';
+import { endStatic, restartApiServer } from './static-pods.ts';
+import type { Fault } from './step.ts';
 
 const WAIT_S = 180;
 /** Where the API server finds its certificate: the file that it reads names this directory. */
@@ -28,17 +30,17 @@ async function helm(command: readonly string[], component: Component, args: read
 }
 
 /** Installs a component, or upgrades it to these values in place of those that were set before. */
-export async function install(component: Component, set = ''): Promise<void> {
+async function install(component: Component, set = ''): Promise<void> {
   const { values } = RELEASES[component];
   await helm(['upgrade', '--install', component, CHART], component, [...values, ...(set ? ['--set', set] : [])]);
 }
 
-export async function rollback(component: Component, revision: number): Promise<void> {
+async function rollback(component: Component, revision: number): Promise<void> {
   await helm(['rollback', component, `${revision}`], component);
 }
 
 /** @throws if something is left that Helm made */
-export async function uninstall(component: Component): Promise<void> {
+async function uninstall(component: Component): Promise<void> {
   await helm(['uninstall', component], component);
   assert.deepEqual(await objectsOf(component, 'app.kubernetes.io/managed-by=Helm'), []);
 }
@@ -63,7 +65,7 @@ const KINDS =
  * k8s/README.md, "Helm", in the place of what was applied before: namespaces, secrets, the plane before there is any agent, agents, and an API
  * server that dials the gateways.
  */
-export async function installByHelm(kubernetes: Kubernetes): Promise<void> {
+export async function installByHelm(): Promise<void> {
   await leavePage();
   await allowPods();
   for (const component of ['plane', 'agent'] as const) {
@@ -73,7 +75,7 @@ export async function installByHelm(kubernetes: Kubernetes): Promise<void> {
   await apply(await isthmus(['certs', '-o', 'kubernetes']));
   await install('plane');
   await install('agent');
-  await useService('plane', 'gateway', kubernetes);
+  await useService('plane', 'gateway');
   for (const name of [SERVER, HOLDER]) await endStatic(name);
 }
 
@@ -83,16 +85,16 @@ export async function removeApplied(namespace: string): Promise<void> {
 }
 
 /** The other component for control planes: servers in the place of the plane, and the agents' servers. */
-export async function serversByHelm(kubernetes: Kubernetes): Promise<void> {
+async function serversByHelm(): Promise<void> {
   await namespaceOf('server');
   await apply(await isthmus(['certs', '-o', 'kubernetes', '--recipe', 'server']));
   await install('server');
   await install('agent', 'agent.host=server-agents.isthmus-server.svc');
-  await useService('server', 'server', kubernetes);
+  await useService('server', 'server');
 }
 
 /** Has the API server dial a Service: "Its API server" of k8s/README.md, which is for gateways and written for the first time. */
-export async function useService(component: Component, service: string, kubernetes: Kubernetes): Promise<void> {
+async function useService(component: Component, service: string): Promise<void> {
   const { namespace } = RELEASES[component];
   const name = `${service}.${namespace}.svc`;
   mkdirSync(IDENTITY, { recursive: true, mode: 0o700 });
@@ -106,7 +108,7 @@ export async function useService(component: Component, service: string, kubernet
   writeFileSync('/etc/hosts', `${[...hosts, `${address} ${name}`].join('\n')}\n`);
   const ours = readFileSync(EGRESS_OF_GATEWAYS, 'utf8');
   writeFileSync(EGRESS, ours.replace('gateway.isthmus-plane.svc', name));
-  await kubernetes.replaceApiServer();
+  await restartApiServer();
 }
 
 const EGRESS_OF_GATEWAYS = `${CHART}/../overlays/control-plane-node/node/egress-selector-configuration-http-connect.yaml`;
@@ -114,5 +116,46 @@ const EGRESS_OF_GATEWAYS = `${CHART}/../overlays/control-plane-node/node/egress-
 async function namespaceOf(component: Component): Promise<void> {
   const { namespace: name } = RELEASES[component];
   const labels = { 'pod-security.kubernetes.io/enforce': 'restricted' };
-  await apply(JSON.stringify({ apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } }));
+  await apply({ apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } });
 }
+
+/** What `helm upgrade`, `rollback` and `uninstall` do to releases that callers use. */
+export const OF_HELM: readonly Fault[] = [
+  {
+    name: 'helm upgrade: other values for gateways and hubs',
+    commit: () => install('plane', 'operators=true'),
+  },
+  {
+    name: 'helm upgrade: gateways and hubs scaled to 3, and to 2',
+    async commit() {
+      for (const replicas of [3, 2])
+        await install('plane', `operators=true,gateway.replicas=${replicas},hub.replicas=${replicas}`);
+    },
+  },
+  { name: 'helm rollback of gateways and hubs', commit: () => rollback('plane', 1) },
+  { name: 'helm upgrade: other values for agents', commit: () => install('agent', 'agent.deletionCost=true') },
+  {
+    name: 'helm upgrade: agents on each node, and a few again',
+    async commit() {
+      await install('agent', 'agent.kind=DaemonSet');
+      await install('agent');
+    },
+  },
+  {
+    name: 'helm uninstall, and install again',
+    mayFail: /./,
+    mayCut: true,
+    async commit() {
+      for (const component of ['agent', 'plane'] as const) await uninstall(component);
+      for (const component of ['plane', 'agent'] as const) await install(component);
+      await useService('plane', 'gateway');
+    },
+  },
+  {
+    name: 'servers in the place of the plane',
+    mayFail: /./,
+    mayCut: true,
+    commit: serversByHelm,
+  },
+  { name: 'helm upgrade: other values for servers', commit: () => install('server', 'operators=true') },
+];

@@ -1,24 +1,22 @@
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CertificateAuthority } from '@isthmus/certificates';
 import { getOrPut } from '@isthmus/runtime';
-import { parse, stringify } from 'yaml';
 import { helmProgram } from '../k8s/chart.ts';
 import { clusterApiDefinition, clusterctl } from '../sync/kubernetes-api.ts';
 import { anyDefinition, ofClusterApi, secretOf } from '../sync/objects.ts';
-import type { Check } from './checks/check.ts';
 import { METRICS } from './checks/metrics.ts';
 import { OPERATIONS } from './checks/operations.ts';
-import type { Ground, Plan } from './ground.ts';
 import { removeApplied } from './helm.ts';
-import { apply, endStatic, type Kubernetes, kubectl } from './kubernetes.ts';
-import { allowPods, HOLDER, hosterCommands, K8S, paste, rolledOut, SERVER } from './recipe.ts';
+import { apply, kubectl, rolledOut } from './kubectl.ts';
+import { allowPods, asOperator, HOLDER, hosterCommands, SERVER } from './recipe.ts';
+import { endStatic, restartApiServer } from './static-pods.ts';
+import type { Check, Ground, Plan } from './step.ts';
 
 const [PLANE, AGENTS] = ['isthmus-plane', 'isthmus-agent'];
 const [CLUSTERCTL, DEFINITIONS] = ['clusterctl', 'cluster-api.json'];
 const DAY_MS = 86_400_000;
-const COMMAND_MS = 300_000;
 /** What the page's names lead to. */
 const NAMES = { 'gateways.example.com': 'gateway', 'hubs.example.com': 'hub' };
 /** The command that the page says to list tenants with. */
@@ -38,12 +36,12 @@ export async function bringClusterApi(directory: string): Promise<void> {
  * docs/TENANTS.md, "From a management cluster", word for word, in a cluster that manages itself. cert-manager, the controllers of Cluster API, a
  * load balancer and the DNS of its names are played.
  */
-export function fromManagementCluster(): Plan {
-  let last = '';
+export const fromManagementCluster: Plan = async (ground) => {
+  const last = await walk(ground);
   const first: Check = {
     name: 'the tenth command',
     async run({ directory }) {
-      const said = await inCheckout(directory, last);
+      const said = await asOperator(directory, last);
       assert.match(said, /^isthmus \d+\.\d+\.\d+/);
       return said.trim().split('\n')[0] ?? '';
     },
@@ -57,38 +55,28 @@ export function fromManagementCluster(): Plan {
       return line.replaceAll(/ +/g, ' ');
     },
   };
-  return {
-    async prepare(ground) {
-      last = await walk(ground);
-    },
-    steps: [
-      first,
-      list,
-      ...OPERATIONS.filter(({ name }) => ['logs', 'exec', 'aggregated API', 'webhook admits'].includes(name)),
-      ...METRICS,
-    ],
-  };
-}
+  return [first, list, ...OPERATIONS, METRICS];
+};
 
 /** All commands but the last, which is returned. */
-async function walk({ kubernetes, directory }: Ground): Promise<string> {
+async function walk({ directory }: Ground): Promise<string> {
   await allowPods();
   await removeApplied(AGENTS);
   await managementCluster(directory);
   await checkout(directory);
   const commands = hosterCommands();
   for (const command of commands.slice(0, -1)) {
-    await inCheckout(directory, command);
+    await asOperator(directory, command);
     if (command.startsWith('helm install plane')) {
       await issueCertificates();
       await resolveNames();
     }
-    if (command.startsWith('kubectl patch')) await rollOut(kubernetes);
+    if (command.startsWith('kubectl patch')) await rollOut();
     if (command.startsWith('helm install agent')) await resolveForAgents();
   }
   for (const name of [SERVER, HOLDER]) await endStatic(name);
-  for (const name of ['gateway', 'hub']) await rolledOut(PLANE, name);
-  await rolledOut(AGENTS, 'agent');
+  for (const name of ['gateway', 'hub']) await rolledOut(PLANE, `deployment/${name}`);
+  await rolledOut(AGENTS, 'deployment/agent');
   return commands.at(-1) ?? '';
 }
 
@@ -101,38 +89,23 @@ async function managementCluster(directory: string): Promise<void> {
   for (const definition of definitions)
     await kubectl(['apply', '--server-side', '-f', '-'], { input: JSON.stringify(definition) });
   await kubectl(['wait', '--for=condition=Established', 'crd', '--all']);
-  for (const object of [
+  await apply(
     ...ofClusterApi(file('admin.conf')),
     secretOf('acme', 'prod-ca', { 'tls.crt': file('pki/ca.crt'), 'tls.key': file('pki/ca.key') }, owned),
     secretOf('acme', 'prod-sa', { 'tls.crt': file('pki/sa.pub'), 'tls.key': file('pki/sa.key') }, owned),
-  ])
-    await apply(JSON.stringify(object));
+  );
 }
 
-/** A checkout with what the recipe says to change first: how much there is for one node to hold. */
+/** What the recipe says to change first: how much there is for one node to hold. And two more programs. */
 async function checkout(directory: string): Promise<void> {
-  const [bin, k8s] = [join(directory, 'operator/bin'), join(directory, 'operator/k8s')];
-  mkdirSync(bin, { recursive: true });
-  cpSync(K8S, k8s, { recursive: true });
-  const values = join(k8s, 'chart/examples/plane-of-a-management-cluster.yaml');
-  const text = readFileSync(values, 'utf8');
-  const small = text.replace(/^sizing: .*$/m, 'sizing: {clusters: 2, agents: 4, tunnels: 100}');
-  assert.notEqual(small, text);
-  writeFileSync(values, small);
-  symlinkSync(join(directory, CLUSTERCTL), join(bin, 'clusterctl'));
-  symlinkSync(await helmProgram(), join(bin, 'helm'));
-}
-
-function inCheckout(directory: string, command: string): Promise<string> {
-  const cwd = join(directory, 'operator');
-  const PATH = `${join(cwd, 'bin')}:${process.env.PATH}`;
-  const env = {
-    PATH,
-    KUBECONFIG: '/etc/kubernetes/admin.conf',
-    XDG_CONFIG_HOME: cwd,
-    CLUSTERCTL_DISABLE_VERSIONCHECK: 'true',
-  };
-  return paste(command, { cwd, env, deadline: COMMAND_MS });
+  const values = 'k8s/chart/examples/plane-of-a-management-cluster.yaml';
+  await asOperator(
+    directory,
+    `ln -s ${join(directory, CLUSTERCTL)} bin/clusterctl
+ln -s ${await helmProgram()} bin/helm
+sed -i 's/^sizing: .*/sizing: {clusters: 2, agents: 4, tunnels: 100}/' ${values}
+grep -q 'tunnels: 100}' ${values}`,
+  );
 }
 
 /** What cert-manager does. */
@@ -146,7 +119,7 @@ async function issueCertificates(): Promise<void> {
     const uses = (['client', 'server'] as const).filter((use) => spec.usages.includes(`${use} auth`));
     const { cert, key } = await issuer.issue({ commonName: '', validMs: DAY_MS, hosts, uses });
     const values = { 'ca.crt': issuer.cert, 'tls.crt': cert, 'tls.key': key };
-    await apply(JSON.stringify(secretOf(PLANE, spec.secretName, values, {})));
+    await apply(secretOf(PLANE, spec.secretName, values, {}));
   }
 }
 
@@ -173,7 +146,7 @@ async function resolveForAgents(): Promise<void> {
 }
 
 /** What the controllers of Cluster API do with a KubeadmControlPlane that has changed. */
-async function rollOut(kubernetes: Kubernetes): Promise<void> {
+async function rollOut(): Promise<void> {
   const get = async (kind: string, name: string) =>
     JSON.parse(await kubectl(['get', '-n', 'acme', kind, name, '-o=json']));
   const { spec } = await get('kubeadmcontrolplane', 'prod-control-plane');
@@ -185,17 +158,15 @@ async function rollOut(kubernetes: Kubernetes): Promise<void> {
     writeFileSync(path, bytes);
   }
   const { extraArgs, extraVolumes } = clusterConfiguration.apiServer;
-  await kubernetes.replaceApiServer((manifest) => {
-    const pod = parse(manifest);
-    const [container] = pod.spec.containers;
+  await restartApiServer(({ spec: { containers, volumes } }) => {
+    const [container] = containers;
     for (const { name, value } of extraArgs) {
-      const others = container.command.filter((flag: string) => !flag.startsWith(`--${name}=`));
+      const others = container.command.filter((flag) => !flag.startsWith(`--${name}=`));
       container.command = [...others, `--${name}=${value}`];
     }
     for (const { name, hostPath: path, mountPath, readOnly } of extraVolumes) {
-      pod.spec.volumes.push({ name, hostPath: { path } });
-      container.volumeMounts.push({ name, mountPath, readOnly });
+      volumes?.push({ name, hostPath: { path } });
+      container.volumeMounts?.push({ name, mountPath, readOnly });
     }
-    return stringify(pod);
   });
 }

@@ -2,16 +2,16 @@
 // name of the control groups.
 import { writeFileSync } from 'node:fs';
 import { Scope } from '../harness/index.ts';
-import type { Check, Context } from './checks/check.ts';
-import { type Fault, type Outcome, runFault } from './faults/fault.ts';
-import type { Plan } from './ground.ts';
-import { Kubernetes, kubectl } from './kubernetes.ts';
+import { type Outcome, underLoad } from './faults/load.ts';
+import { kubectl } from './kubectl.ts';
+import type { Node } from './node.ts';
 import type { Options } from './options.ts';
 import { PLANS } from './plan.ts';
 import { apiAvailable, deployProbe, probePod } from './probe.ts';
 import { applyAgents, prepareNode } from './recipe.ts';
-import { table } from './report.ts';
-import { prepareSystem } from './system.ts';
+import { inWords, table } from './report.ts';
+import type { Check, Fault, Ground } from './step.ts';
+import { authority, controlPlaneNode, initCluster } from './system.ts';
 import { WAYS, type Way, type WayName } from './way.ts';
 
 const [given = '{}', directory = '', group = ''] = process.argv.slice(2);
@@ -38,67 +38,50 @@ async function step<T>(what: string, work: () => Promise<T>): Promise<T> {
   return result;
 }
 
-async function check({ name, run }: Check, context: Omit<Context, 'scope'>): Promise<void> {
+async function tryOut(step: Check | Fault, ground: Ground): Promise<void> {
   const start = performance.now();
-  const what = `${context.way.name}: ${name}`;
+  const what = `${ground.way.name}: ${step.name}`;
   try {
     await using scope = new Scope();
-    told(true, what, start, await run({ ...context, scope }));
+    await apiAvailable();
+    const here = { ...ground, scope, pod: await probePod() };
+    told(true, what, start, 'run' in step ? await step.run(here) : await disturb(step, here));
   } catch (error) {
     told(false, what, start, (error as Error).message);
   }
 }
 
-async function fault(each: Fault, way: Way, kubernetes: Kubernetes): Promise<void> {
-  const start = performance.now();
-  const what = `${way.name}: ${each.name}`;
-  try {
-    const outcome = await runFault(each, { kubernetes, way, short: options.short });
-    outcomes.push(outcome);
-    const { calls, failed, longest, long, admissions, reason } = outcome.figures;
-    const cut = `${long.cut.length} of ${long.calls} long calls cut (${long.cut})`;
-    const admitted = `${admissions.failed.length} of ${admissions.asked} admissions failed`;
-    const figures = `${calls} calls, ${failed} failed, longest ${(longest / 1000).toFixed(1)} s, ${cut}, ${admitted}`;
-    told(reason === undefined, what, start, reason ? `${figures}: ${reason}` : figures);
-  } catch (error) {
-    told(false, what, start, (error as Error).message);
-  }
-}
-
-/** Everything that is wanted over a way that is there. */
-async function tryOut(way: Way, { steps }: Plan, kubernetes: Kubernetes): Promise<void> {
-  await apiAvailable();
-  const pod = await probePod();
-  for (const each of steps.filter(({ name }) => wanted(name))) {
-    if ('comparison' in each && options.short) continue;
-    if ('run' in each) await check(each, { way, pod, directory });
-    else await fault(each, way, kubernetes);
-  }
+async function disturb(fault: Fault, ground: Ground): Promise<string> {
+  const outcome = { way: ground.way, fault: fault.name, figures: await underLoad(fault, ground) };
+  outcomes.push(outcome);
+  if (outcome.figures.reason) throw new Error(`${inWords(outcome)}: ${outcome.figures.reason}`);
+  return inWords(outcome);
 }
 
 function wanted(name: string): boolean {
   return options.only.length === 0 || options.only.some((each) => name.includes(each));
 }
 
-async function clusterUp(): Promise<Kubernetes> {
-  await step('a node', () => prepareSystem(directory, group));
-  const kubernetes = new Kubernetes(directory, group);
-  await step('images', () => kubernetes.containers(options.image));
-  await step("the cluster's authority", () => kubernetes.authority());
+async function clusterUp(): Promise<Node> {
+  const node = await step('a node', () => controlPlaneNode(directory, group));
+  await step('images', () => node.containers(options.image));
+  await step("the cluster's authority", () => authority(node));
   await step('k8s/README.md, One control-plane node', prepareNode);
-  await step('kubeadm init', () => kubernetes.init());
+  await step('kubeadm init', () => initCluster(node, group));
   await step('agents', applyAgents);
   await step('the probe', () => deployProbe(directory));
-  return kubernetes;
+  return node;
 }
 
 async function main(): Promise<void> {
   await using scope = new Scope();
-  const kubernetes = await clusterUp();
+  const node = await clusterUp();
   for (const [name, way] of Object.entries(WAYS) as [WayName, Way][]) {
     if (options.way.length > 0 && !options.way.includes(name)) continue;
-    await step(way.name, () => PLANS[name].prepare({ kubernetes, directory, group, image: options.image, scope }));
-    await tryOut(way, PLANS[name], kubernetes);
+    const ground = { ...options, node, way, directory, group, scope, pod: await probePod() };
+    const steps = await step(way.name, () => PLANS[name](ground));
+    const chosen = steps.filter((each) => wanted(each.name) && !(options.short && 'instead' in each));
+    for (const each of chosen) await tryOut(each, ground);
   }
   if (options.stay) {
     printTable();

@@ -46,14 +46,13 @@ export class Machine implements AsyncDisposable {
   }
 }
 
-/** The node's processes are in `system`, its pods beside it. */
+/** The node's processes are in `system`, its pods beside it. Pods of a worker have a group of their own. */
 function makeGroups(name: string): void {
-  for (const controller of readdirSync(GROUPS))
-    mkdirSync(join(GROUPS, controller, name, 'system'), { recursive: true });
-  // A new group has no processors and no memory until it is given some.
-  for (const file of ['cpuset.cpus', 'cpuset.mems']) {
-    const all = readFileSync(join(GROUPS, 'cpuset', file));
-    for (const group of [name, `${name}/system`]) writeFileSync(join(GROUPS, 'cpuset', group, file), all);
+  for (const group of [name, `${name}/system`, `${name}/worker`]) {
+    for (const controller of readdirSync(GROUPS)) mkdirSync(join(GROUPS, controller, group), { recursive: true });
+    // A new group has no processors and no memory until it is given some.
+    for (const file of ['cpuset.cpus', 'cpuset.mems'])
+      writeFileSync(join(GROUPS, 'cpuset', group, file), readFileSync(join(GROUPS, 'cpuset', file)));
   }
 }
 
@@ -91,7 +90,7 @@ function keepLogs(directory: string): void {
   for (const [from, to] of [
     ['logs', 'node'],
     ['changed/var/log/pods', 'pods'],
-    ['worker/var-log/pods', 'worker-pods'],
+    ['worker/var/log/pods', 'worker-pods'],
   ] as const) {
     if (existsSync(join(directory, from))) cpSync(join(directory, from), join(LOGS, to), { recursive: true });
   }

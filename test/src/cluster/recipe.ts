@@ -1,10 +1,10 @@
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../harness/runtime.ts';
 import { type CommandOptions, must } from './command.ts';
-import { kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
+import { kubectl, rolledOut, tryKubectl } from './kubectl.ts';
 import { ADDRESS } from './settings.ts';
-import { manifestOf } from './static-pods.ts';
+import { manifestOf, nextStatic } from './static-pods.ts';
 
 export const K8S = join(ROOT, 'k8s');
 const OVERLAY = join(K8S, 'overlays/control-plane-node');
@@ -16,9 +16,8 @@ export const HOLDER = 'proxy-socket';
 export const SERVER = 'proxy-server';
 /** What the API server reads. */
 export const EGRESS = '/etc/kubernetes/egress-selector-configuration.yaml';
-const ONE_CLUSTER = 'One cluster';
-const ITS_API_SERVER = 'Its API server';
-const ROLLOUT_MS = 180_000;
+/** Of several roll-outs. */
+const OPERATOR_MS = 720_000;
 
 /** Returns the first commands of a section of a page below k8s: what an operator would paste. */
 export function commandsOf(page: string, section: string): string {
@@ -57,20 +56,9 @@ export function paste(commands: string, options?: CommandOptions): Promise<strin
 /** The rest of the section, once the API server is there. */
 export async function applyAgents(): Promise<void> {
   await kubectl(['apply', '-k', OVERLAY]);
-  await rolledOut('isthmus-agent', 'agent');
+  await rolledOut('isthmus-agent', 'deployment/agent');
   // The kubelet shows a static pod up to 10 s after the API server could take it.
   for (const pod of [SERVER, HOLDER]) await nextStatic(pod, '');
-}
-
-export async function rolledOut(
-  namespace: string,
-  name: string,
-  kind: 'deployment' | 'daemonset' = 'deployment',
-): Promise<void> {
-  const wait = `--timeout=${ROLLOUT_MS / 1000}s`;
-  await kubectl(['-n', namespace, 'rollout', 'status', `${kind}/${name}`, wait], {
-    deadline: ROLLOUT_MS + 5000,
-  });
 }
 
 /** The other protocol for the same socket. */
@@ -78,23 +66,25 @@ export async function speakHttpConnect(): Promise<void> {
   await paste(`sed -i 's/proxyProtocol: GRPC/proxyProtocol: HTTPConnect/' ${EGRESS}`);
 }
 
-/** "One cluster" of k8s/README.md: a whole plane in the cluster, instead of the static pod. */
+/** "One cluster" of k8s/README.md, a whole plane in the cluster instead of the static pod, and what "Its API server" needs of it. */
 export async function applyPlane(directory: string): Promise<void> {
   await allowPods();
-  await paste(commandsOf('README.md', ONE_CLUSTER), asOperator(directory));
+  for (const section of ['One cluster', 'Its API server'])
+    await asOperator(directory, commandsOf('README.md', section));
 }
 
-/** "Its API server": a certificate and a file for the gateways. */
-export async function useGateways(directory: string): Promise<void> {
-  await paste(commandsOf('README.md', ITS_API_SERVER), asOperator(directory));
-}
-
-/** In a directory like a checkout's, with isthmus at hand. */
-function asOperator(directory: string): CommandOptions {
+/** Runs commands in a directory like a checkout's, with isthmus at hand, and what is in `bin`. */
+export function asOperator(directory: string, commands: string): Promise<string> {
   const cwd = join(directory, 'operator');
-  mkdirSync(cwd, { recursive: true });
-  if (!existsSync(join(cwd, 'k8s'))) symlinkSync(K8S, join(cwd, 'k8s'));
-  return { cwd, env: { PATH: `${join(ROOT, 'node_modules/.bin')}:${process.env.PATH}` }, deadline: 4 * ROLLOUT_MS };
+  mkdirSync(join(cwd, 'bin'), { recursive: true });
+  if (!existsSync(join(cwd, 'k8s'))) cpSync(K8S, join(cwd, 'k8s'), { recursive: true });
+  const env = {
+    PATH: [join(cwd, 'bin'), join(ROOT, 'node_modules/.bin'), process.env.PATH].join(':'),
+    KUBECONFIG: '/etc/kubernetes/admin.conf',
+    XDG_CONFIG_HOME: cwd,
+    CLUSTERCTL_DISABLE_VERSIONCHECK: 'true',
+  };
+  return paste(commands, { cwd, env, deadline: OPERATOR_MS });
 }
 
 /** Runs isthmus from the work tree. */

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { getOrPut } from '@isthmus/runtime';
 import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
-import type { Outcome } from './faults/fault.ts';
+import type { Outcome } from './faults/load.ts';
 import { VERSION } from './settings.ts';
 import { WAYS } from './way.ts';
 
@@ -70,6 +70,12 @@ function cells({ fault, figures }: Outcome): string[] {
   const cut = `${outOf(long.cut.length, long.calls)}${some ? `: ${counted(long.cut)}` : ''}`;
   const admitted = `${outOf(admissions.failed.length, admissions.asked)}${besides(admissions.underWay)}`;
   return [fault, `${failed} of ${calls}${besides(underWay)}`, `${(longest / 1000).toFixed(1)} s`, cut, admitted];
+}
+
+/** What callers met of a fault, in a line. */
+export function inWords(outcome: Outcome): string {
+  const [, ...met] = cells(outcome).map((cell, index) => `${HEAD[index + 1]} ${cell}`);
+  return met.join(', ');
 }
 
 function outOf(some: number, all: number): string {

@@ -1,27 +1,24 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { type Scope, until } from '../harness/index.ts';
-import { kubectlArgs } from './kubernetes.ts';
+import type { Command } from './command.ts';
 
 const KEPT_LINES = 100_000;
 /** Longer than anything waits for a peer that has died. */
 export const SILENT_MS = 90_000;
 
-/** A kubectl that goes on until its scope ends, and what it has printed. */
+/** A command that goes on until its scope ends, and what it has printed. */
 export class Session {
   readonly lines: string[] = [];
-  readonly #child: ChildProcess;
+  readonly #child: ChildProcessWithoutNullStreams;
   #printed = 0;
 
-  /** @param inside what runs a command at another place */
-  constructor(scope: Scope, args: readonly string[], inside: readonly string[] = []) {
-    const [program = '', ...rest] = [...inside, ...kubectlArgs(args)];
-    this.#child = spawn(program, rest, { stdio: ['pipe', 'pipe', 'pipe'] });
+  constructor(scope: Scope, [program = '', ...args]: Command) {
+    this.#child = spawn(program, args);
     this.#child.on('error', () => {});
-    this.#child.stdin?.on('error', () => {});
-    for (const stream of [this.#child.stdout, this.#child.stderr]) {
-      if (stream) createInterface({ input: stream }).on('line', (line) => this.#keep(line));
-    }
+    this.#child.stdin.on('error', () => {});
+    for (const input of [this.#child.stdout, this.#child.stderr])
+      createInterface({ input }).on('line', (line) => this.#keep(line));
     scope.defer(() => this.#child.kill('SIGKILL'));
   }
 
@@ -29,7 +26,7 @@ export class Session {
     return this.#child.exitCode !== null || this.#child.signalCode !== null;
   }
 
-  /** Returns whether it prints so many more lines. What carried it may be dead, and kubectl not know yet. @throws if it stays silent */
+  /** Returns whether it prints so many more lines. What carried it may be dead, and it not know yet. @throws if it stays silent */
   async goesOn(lines: number): Promise<boolean> {
     const last = this.#printed + lines;
     await until(() => this.ended || this.#printed >= last, {
@@ -46,13 +43,13 @@ export class Session {
   }
 
   write(text: string): void {
-    this.#child.stdin?.write(text);
+    this.#child.stdin.write(text);
   }
 
   /** Returns what the pattern finds in the first line that it matches. */
   async line(pattern: RegExp, deadline = 30_000): Promise<RegExpMatchArray> {
     const found = () => this.lines.map((line) => line.match(pattern)).find((match) => match !== null);
-    const hopeless = () => (this.ended ? `kubectl has ended: ${this.lines.slice(-3).join('; ')}` : undefined);
+    const hopeless = () => (this.ended ? `it has ended: ${this.lines.slice(-3).join('; ')}` : undefined);
     return until(found, { what: `a line that matches ${pattern}`, deadline, hopeless });
   }
 
@@ -60,4 +57,18 @@ export class Session {
     this.#printed += 1;
     if (this.lines.push(line) > KEPT_LINES) this.lines.shift();
   }
+}
+
+/** Does something again and again, until the scope ends. @returns what ends it before */
+export function repeat(scope: Scope, work: () => Promise<unknown>): () => Promise<void> {
+  let over = false;
+  const loop = (async () => {
+    while (!over) await work();
+  })();
+  const stop = () => {
+    over = true;
+    return loop;
+  };
+  scope.defer(stop);
+  return stop;
 }

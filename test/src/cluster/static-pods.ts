@@ -1,8 +1,20 @@
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { globSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { parse, stringify } from 'yaml';
+import { until } from '../harness/index.ts';
+import { run } from './command.ts';
+import { kubectl, tryKubectl } from './kubectl.ts';
 
 const MANIFESTS = '/etc/kubernetes/manifests';
+export const API_SERVER = 'kube-apiserver';
+const NEXT_MS = 3 * 60_000;
+
+/** Does what kills something, which takes the calls with it that it carries. */
+export type Strike = (kill: () => Promise<void>) => Promise<void>;
+
+/** Changes a pod's manifest. */
+type Edit = (pod: StaticPod) => void;
 
 interface Probe {
   readonly httpGet?: { host?: string };
@@ -18,13 +30,14 @@ export interface StaticPod {
         command: string[];
         args?: string[];
         env?: { name: string; value?: string; valueFrom?: unknown }[];
+        volumeMounts?: object[];
         readonly ports?: { hostIP?: string }[];
         readonly startupProbe?: Probe;
         readonly livenessProbe?: Probe;
         readonly readinessProbe?: Probe;
       },
     ];
-    readonly volumes?: { readonly hostPath?: { path: string } }[];
+    readonly volumes?: { name?: string; readonly hostPath?: { path: string } }[];
   };
 }
 
@@ -39,17 +52,106 @@ export function manifestOf(name: string): string {
 
 /** Gives the kubelet a static pod to run, or another form of one that it runs. */
 export function writePod(pod: StaticPod): void {
-  writeManifest(manifestOf(pod.metadata.name), stringify(pod));
-}
-
-/** Puts a whole file there at once: the kubelet takes a part of one for a broken pod, and looks again only 20 s later. */
-export function writeManifest(path: string, text: string): void {
-  // The kubelet ignores names that begin with a dot.
-  const part = join(dirname(path), `.${basename(path)}`);
-  writeFileSync(part, text);
-  renameSync(part, path);
+  // A whole file at once: the kubelet takes a part of one for a broken pod, and looks again only 20 s later. It ignores names with a dot.
+  const part = join(MANIFESTS, `.${pod.metadata.name}`);
+  writeFileSync(part, stringify(pod));
+  renameSync(part, manifestOf(pod.metadata.name));
 }
 
 export function removePod(name: string): void {
   rmSync(manifestOf(name), { force: true });
 }
+
+/**
+ * Has the kubelet run another form of a static pod, and waits until that is ready. A pod is another one when its manifest changes.
+ * @param edit what else changes
+ * @param killAfter kills the old container after so many milliseconds
+ */
+export async function change(name: string, edit: Edit = () => {}, killAfter?: number): Promise<void> {
+  const before = await containerOf(name);
+  const pod = readPod(manifestOf(name));
+  pod.metadata.annotations = { ...pod.metadata.annotations, 'isthmus.test/changed': `${Date.now()}` };
+  edit(pod);
+  writePod(pod);
+  if (killAfter !== undefined) {
+    await sleep(killAfter);
+    await kill(before);
+  }
+  await nextStatic(name, before);
+}
+
+/**
+ * Has the kubelet start the API server again, which reads its files only then. By SIGTERM it would take a minute: it waits for watches to end. If
+ * only its container were killed, three times in a row, it would be held back, and meanwhile its controllers take the node for dead.
+ */
+export function restartApiServer(edit?: Edit): Promise<void> {
+  // After 2 s the kubelet has begun to end the old one, and does not start it again.
+  return change(API_SERVER, edit, 2000);
+}
+
+/** Kills a static pod's container with SIGKILL, and waits for the next one. */
+export async function killStatic(name: string, strike: Strike = (kill) => kill()): Promise<void> {
+  const before = await containerOf(name);
+  await strike(() => kill(before));
+  await nextStatic(name, before);
+}
+
+/** Ends a static pod at once, and waits until it is gone. By SIGTERM, one that holds a socket would wait for its tunnels, for a minute. */
+export async function endStatic(name: string): Promise<void> {
+  removePod(name);
+  const gone = async () => {
+    const { status, stdout } = await tryKubectl([...ofPod(name), '--ignore-not-found', containerField('containerID')]);
+    if (stdout) await kill(stdout);
+    return status === 0 && (await tryKubectl([...ofPod(name), '--ignore-not-found', '-o=name'])).stdout === '';
+  };
+  await until(gone, { what: `the end of ${name}`, deadline: NEXT_MS });
+}
+
+/** Returns the kubelet's own name of a static pod, which differs for each manifest. */
+export function uidOf(name: string): Promise<string> {
+  return kubectl([...ofPod(name), '-o=jsonpath={.metadata.annotations.kubernetes\\.io/config\\.hash}']);
+}
+
+/**
+ * Waits until the kubelet is done with a static pod whose manifest is gone. It then starts another of its name at once, and before that looks only
+ * every 10 to 15 s whether it may. The pod's control group is the last that it removes, a moment after the API server's object at times.
+ */
+export async function doneStatic(uid: string): Promise<void> {
+  const gone = () => globSync(`/sys/fs/cgroup/cpu/*/kubepods/**/pod${uid}`).length === 0;
+  await until(gone, { what: `the end of the static pod ${uid}`, deadline: NEXT_MS });
+}
+
+/** Kills a container with SIGKILL, which may have ended already. */
+export async function kill(id: string): Promise<void> {
+  const { stderr } = await run([
+    'ctr',
+    '-n',
+    'k8s.io',
+    'tasks',
+    'kill',
+    '--signal',
+    'SIGKILL',
+    id.replace(/^.*\//, ''),
+  ]);
+  if (stderr && !/not found/.test(stderr)) throw new Error(`${id} is not killed: ${stderr}`);
+}
+
+/** Waits until a static pod is ready, and its container another one than this. */
+export async function nextStatic(name: string, before: string): Promise<void> {
+  const next = async () => {
+    const id = await containerOf(name);
+    return id !== '' && id !== before && (await ofStatic(name, 'ready')) === 'true';
+  };
+  await until(next, { what: `another ${name}`, deadline: NEXT_MS });
+}
+
+export function containerOf(name: string): Promise<string> {
+  return ofStatic(name, 'containerID');
+}
+
+function ofStatic(name: string, field: string): Promise<string> {
+  return kubectl([...ofPod(name), containerField(field)]);
+}
+
+const ofPod = (name: string) => ['-n', 'kube-system', 'get', 'pod', `${name}-node`];
+const containerField = (field: string) => `-o=jsonpath={.status.containerStatuses[0].${field}}`;

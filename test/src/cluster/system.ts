@@ -1,7 +1,8 @@
 import { copyFileSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Command, must } from './command.ts';
-import { ADDRESS, ROUTER, SOURCES } from './settings.ts';
+import { must } from './command.ts';
+import { Node } from './node.ts';
+import { ADDRESS, BIN, ROUTER, SOURCES, VERSION } from './settings.ts';
 
 /** Directories of the machine that the node may write to: it sees them, and its changes are its own. */
 const WRITTEN = ['/etc', '/opt', '/tmp', '/usr', '/var'];
@@ -18,35 +19,44 @@ const KERNEL = {
   'vm/panic_on_oom': 0,
 };
 
-/** Prepares the namespaces that this process runs in, so that what the node writes stays below a directory. */
-export async function prepareSystem(directory: string, group: string): Promise<void> {
+/** Makes the namespaces that this process runs in a node. What it writes stays below a directory. */
+export async function controlPlaneNode(directory: string, group: string): Promise<Node> {
+  process.env.PATH = `${BIN}:${process.env.PATH}`;
+  process.env.HOME = directory;
   for (const controller of readdirSync('/sys/fs/cgroup'))
     writeFileSync(join('/sys/fs/cgroup', controller, group, 'system/cgroup.procs'), String(process.pid));
-  await must(['hostname', 'node']);
-  await mounts(directory);
+  const node = new Node('node', directory);
+  await must(['hostname', node.name]);
+  await mounts(node, directory);
   await network();
   mkdirSync('/etc/cni/net.d', { recursive: true });
   mkdirSync('/etc/containerd', { recursive: true });
   copyFileSync(join(SOURCES, 'pods.conflist'), '/etc/cni/net.d/pods.conflist');
   copyFileSync(join(SOURCES, 'containerd.toml'), '/etc/containerd/config.toml');
+  return node;
 }
 
-async function mounts(directory: string): Promise<void> {
+/** etcd beside the cluster, and the first of kubeadm's steps: the authority that Isthmus' certificate needs. */
+export async function authority(node: Node): Promise<void> {
+  const urls = ['listen', 'advertise'].map((what) => `--${what}-client-urls=http://127.0.0.1:2379`);
+  node.daemon('etcd', '--data-dir=/var/lib/etcd', '--unsafe-no-fsync', ...urls);
+  await must(['kubeadm', 'init', 'phase', 'certs', 'ca']);
+}
+
+/** The rest of kubeadm's steps, with the patches that are in /etc/kubernetes/patches. */
+export function initCluster(node: Node, group: string): Promise<void> {
+  return node.kubeadm('init', { VERSION, CGROUP: `/${group}` });
+}
+
+async function mounts(node: Node, directory: string): Promise<void> {
   const mount = (...args: string[]) => must(['mount', ...args]);
-  // Mounts of pods have to be seen by the kubelet, and the other way.
-  await mount('--make-rshared', '/');
   for (const path of WRITTEN.filter((each) => !directory.startsWith(`${each}/`))) {
     const upper = join(directory, 'changed', path);
     const work = join(directory, 'work', path);
     for (const each of [upper, work]) mkdirSync(each, { recursive: true });
     await mount('-t', 'overlay', 'overlay', '-o', `lowerdir=${path},upperdir=${upper},workdir=${work}`, path);
   }
-  await mount('-t', 'tmpfs', 'tmpfs', '/run');
-  for (const path of OWN) {
-    const own = join(directory, 'own', path);
-    for (const each of [own, path]) mkdirSync(each, { recursive: true });
-    await mount('--bind', own, path);
-  }
+  await node.mountOwn(OWN);
   for (const [name, value] of Object.entries(KERNEL)) {
     const file = join(directory, name.replaceAll('/', '.'));
     writeFileSync(file, `${value}\n`);
@@ -57,7 +67,7 @@ async function mounts(directory: string): Promise<void> {
 /** The node's network ends at its router, which answers that there is nothing beyond. */
 async function network(): Promise<void> {
   mkdirSync('/run/netns');
-  const commands: Command[] = [
+  for (const command of [
     ['ip', 'link', 'set', 'lo', 'up'],
     ['ip', 'netns', 'add', 'router'],
     ['ip', 'link', 'add', 'node0', 'type', 'veth', 'peer', 'name', 'router0', 'netns', 'router'],
@@ -66,8 +76,8 @@ async function network(): Promise<void> {
     ['ip', '-n', 'router', 'address', 'add', `${ROUTER}/24`, 'dev', 'router0'],
     ['ip', '-n', 'router', 'link', 'set', 'router0', 'up'],
     ['ip', 'route', 'add', 'default', 'via', ROUTER],
-  ];
-  for (const command of commands) await must(command);
+  ])
+    await must(command);
   writeFileSync('/proc/sys/net/ipv4/ip_forward', '1');
   writeFileSync('/etc/hosts', `127.0.0.1 localhost\n${ADDRESS} node\n`);
   await must(['rm', '-f', '/etc/resolv.conf']);

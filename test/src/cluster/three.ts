@@ -1,43 +1,47 @@
 import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { request } from 'node:https';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { balance, type Scope, until } from '../harness/index.ts';
+import { balance, until } from '../harness/index.ts';
 import { ROOT } from '../harness/runtime.ts';
-import { must } from './command.ts';
+import { must, run } from './command.ts';
 import {
   apiServer,
   BALANCER,
   CONTROL_PLANES,
+  type ControlPlane,
   IDENTITY,
   placed,
   SOCKET,
   server,
   useBalancer,
 } from './control-planes.ts';
-import {
-  containerOf,
-  endStatic,
-  type Kubernetes,
-  kill,
-  killStatic,
-  kubectl,
-  nextStatic,
-  tryKubectl,
-} from './kubernetes.ts';
-import { allowPods, commandsOf, HOLDER, isthmus, K8S, SERVER as PROXY_SERVER, paste, rolledOut } from './recipe.ts';
+import { agentDeleted, agentsRolled } from './faults/faults.ts';
+import { kubectl, rolledOut, tryKubectl } from './kubectl.ts';
+import { allowPods, commandsOf, HOLDER, isthmus, K8S, SERVER as PROXY_SERVER, paste } from './recipe.ts';
 import { ADDRESS } from './settings.ts';
-import { manifestOf, readPod, type StaticPod, writePod } from './static-pods.ts';
+import {
+  API_SERVER,
+  change,
+  endStatic,
+  killStatic,
+  manifestOf,
+  nextStatic,
+  readPod,
+  restartApiServer,
+  type StaticPod,
+  writePod,
+} from './static-pods.ts';
+import type { Fault, Ground } from './step.ts';
+import { putAnp } from './upstream.ts';
 
 const RECIPE = 'recipes/kubeadm-ha';
 const SECTIONS = ['What each API server needs', "Each node's files"];
 export const SERVER = 'konnectivity-server';
-export const API_SERVER = 'kube-apiserver';
 const ADDRESSES = CONTROL_PLANES.map(({ address }) => address);
-const CHECK_MS = 2000;
+const API_SERVER_MS = 180_000;
 
 /** recipes/kubeadm-ha without Redis: three API servers, a server beside each, and agents that find all servers behind a load balancer. */
-export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): Promise<void> {
+export async function threeControlPlanes({ scope, node }: Ground): Promise<void> {
   for (const address of [BALANCER, ...ADDRESSES.slice(1)])
     await must(['ip', 'address', 'add', `${address}/24`, 'dev', 'node0']);
   await nodeFiles();
@@ -45,45 +49,28 @@ export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): 
   await tryKubectl(['delete', 'namespace', 'isthmus-plane', '--ignore-not-found', '--wait=false']);
   await allowPods();
   await apiServers();
+  // It is ready only once it has agents, which come through the balancer.
+  const alive = ({ host }: { host: string }) => isWell(`http://${host}:8134/healthz`);
   const behind = (port: number) => ADDRESSES.map((host) => ({ host, port }));
   await balance(scope, { host: BALANCER, port: 6443 }, behind(6443), ({ host }) => apiServerReady(host));
-  await balance(scope, { host: BALANCER, port: 8132 }, behind(8132), ({ host }) => serverAlive(host));
+  await balance(scope, { host: BALANCER, port: 8132 }, behind(8132), alive);
   useBalancer();
-  await kubernetes.restartKubelet();
-  for (const name of ['kube-controller-manager', 'kube-scheduler']) await nextStatic(name, await killStatic(name));
+  await node.restartKubelet();
+  for (const name of ['kube-controller-manager', 'kube-scheduler']) await killStatic(name);
   for (const pod of [...servers(), ...holders()]) writePod(pod);
   await kubectl(['apply', '-k', join(K8S, RECIPE)]);
-  await rolledOut('isthmus-agent', 'agent');
+  await rolledOut('isthmus-agent', 'deployment/agent');
   for (const { suffix } of CONTROL_PLANES)
     for (const name of [SERVER, HOLDER]) await nextStatic(`${name}${suffix}`, '');
 }
 
-/** A server says on its health port that it is alive. (It is ready only once it has agents, which come through the balancer.) */
-async function serverAlive(host: string): Promise<boolean> {
-  const answer = await fetch(`http://${host}:8134/healthz`, { signal: AbortSignal.timeout(CHECK_MS) });
-  await answer.text();
-  return answer.status === 200;
+/** Whether a server or an API server says that it is well. It takes connections before that. */
+async function isWell(url: string): Promise<boolean> {
+  return (await run(['curl', '--silent', '--fail', '--insecure', '--max-time', '2', url])).status === 0;
 }
 
-/** An API server says that it is ready: before that it takes connections, and refuses what is asked. */
-export function apiServerReady(host: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const asked = request({
-      host,
-      port: 6443,
-      path: '/readyz',
-      rejectUnauthorized: false,
-      agent: false,
-      timeout: CHECK_MS,
-    });
-    asked.once('response', (answer) => {
-      answer.resume();
-      resolve(answer.statusCode === 200);
-    });
-    asked.once('timeout', () => asked.destroy(new Error('no answer')));
-    asked.once('error', () => resolve(false));
-    asked.end();
-  });
+function apiServerReady(host: string): Promise<boolean> {
+  return isWell(`https://${host}:6443/readyz`);
 }
 
 /** The recipe's commands. A node's own files are then copied for the other two. */
@@ -107,13 +94,10 @@ async function apiServers(): Promise<void> {
   const kubeadms = readPod(manifestOf(API_SERVER));
   // It leaves the wildcard address first, or the others could not listen.
   const [first, ...others] = CONTROL_PLANES.map((at) => apiServer(kubeadms, at)) as [StaticPod, ...StaticPod[]];
-  const before = await containerOf(API_SERVER);
-  writePod(first);
-  await kill(before);
-  await nextStatic(API_SERVER, before);
+  await restartApiServer((pod) => Object.assign(pod, first));
   for (const pod of others) writePod(pod);
   for (const address of ADDRESSES)
-    await until(() => apiServerReady(address), { what: `the API server at ${address}`, deadline: 180_000 });
+    await until(() => apiServerReady(address), { what: `the API server at ${address}`, deadline: API_SERVER_MS });
 }
 
 export function recipesServer(): StaticPod {
@@ -126,15 +110,53 @@ function holders(): StaticPod[] {
   return CONTROL_PLANES.map((at) => placed(pod, at));
 }
 
-/**
- * Returns the servers of all control planes.
- * @param leases whether they hold leases
- * @param count whether they say how many they are, too
- */
-export function servers({ leases = false, count = true }: { leases?: boolean; count?: boolean } = {}): StaticPod[] {
+/** Returns the servers of all control planes. @param leases whether they hold leases, and do not say how many they are */
+export function servers({ leases = false } = {}): StaticPod[] {
   const recipes = recipesServer();
   const [container] = recipes.spec.containers;
-  const flags = (container.args ?? []).filter((flag) => count || !flag.startsWith('--server-count='));
-  container.args = leases ? [...flags, '--enable-lease-controller=true'] : flags;
+  if (leases) {
+    const flags = (container.args ?? []).filter((flag) => !flag.startsWith('--server-count='));
+    container.args = [...flags, '--enable-lease-controller=true'];
+  }
   return CONTROL_PLANES.map((at) => server(recipes, at));
 }
+
+/** What is done to three control planes: a server beside each API server. */
+export const OF_THREE: readonly Fault[] = [
+  agentsRolled,
+  agentDeleted,
+  {
+    name: 'each server changed, one after the other',
+    commit: () => eachOf(SERVER, (name) => change(name)),
+  },
+  {
+    name: 'each server SIGKILLed, one after the other',
+    commit: ({ strike }) => eachOf(SERVER, (name) => killStatic(name, strike)),
+  },
+  {
+    name: 'each API server SIGKILLed, one after the other',
+    mayCut: true,
+    commit: ({ strike }) =>
+      eachOf(API_SERVER, async (name, address) => {
+        await killStatic(name, strike);
+        await until(() => apiServerReady(address), { what: `the API server at ${address}`, deadline: API_SERVER_MS });
+      }),
+  },
+];
+
+/** @param act is done to each of the static pods of this name */
+async function eachOf(name: string, act: (name: string, address: string) => Promise<void>): Promise<void> {
+  for (const { address, suffix } of CONTROL_PLANES) await act(`${name}${suffix}`, address);
+}
+
+/** To ANP and to Isthmus again, on one of the three. There are agents of both kinds. */
+export const ONE_OF_THREE: Fault = {
+  name: 'one of three servers: Isthmus to ANP, and back',
+  mayCut: true,
+  mayCutAdmissions: true,
+  async commit({ strike }) {
+    const { suffix } = CONTROL_PLANES.at(-1) as ControlPlane;
+    const putBack = await putAnp(`${SERVER}${suffix}`, `${HOLDER}${suffix}`, `${SOCKET}${suffix}`, strike);
+    await putBack(strike);
+  },
+};

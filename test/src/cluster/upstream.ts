@@ -2,10 +2,22 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { until } from '../harness/index.ts';
 import { SOCKET } from './control-planes.ts';
-import { containerOf, doneStatic, endStatic, kill, nextStatic, uidOf } from './kubernetes.ts';
 import { EGRESS } from './recipe.ts';
 import { ANP_VERSION } from './settings.ts';
-import { manifestOf, readPod, removePod, type StaticPod, writePod } from './static-pods.ts';
+import {
+  containerOf,
+  doneStatic,
+  endStatic,
+  kill,
+  manifestOf,
+  nextStatic,
+  readPod,
+  removePod,
+  type StaticPod,
+  type Strike,
+  uidOf,
+  writePod,
+} from './static-pods.ts';
 
 /** The kubelet notices a changed manifest within 20 s, if not at once. */
 const LEAVES_MS = 30_000;
@@ -21,9 +33,6 @@ const OWN = [
   'shutdown-delay-duration',
   'log-format',
 ];
-
-/** Is given what ends tunnels: `Load.strike`, where there is a load. */
-type Strike = (end: () => Promise<void>) => Promise<void>;
 
 /** Returns the name of ANP's image of its server or agent. */
 export function anpImage(program: 'server' | 'agent'): string {
@@ -51,7 +60,7 @@ export async function putAnp(
   server: string,
   holder: string,
   directory = SOCKET,
-  strike: Strike = (end) => end(),
+  strike: Strike = (kill) => kill(),
 ): Promise<(strike?: Strike) => Promise<void>> {
   const [ours, held] = [server, holder].map((name) => readPod(manifestOf(name))) as [StaticPod, StaticPod];
   const anps = ofAnp(ours);
@@ -76,7 +85,7 @@ export async function putAnp(
  * 10 s, so it is killed. The next manifest comes once this has returned.
  * @param directory of its socket
  */
-export async function endServer(name: string, directory: string, strike: Strike = (end) => end()): Promise<void> {
+export async function endServer(name: string, directory: string, strike: Strike = (kill) => kill()): Promise<void> {
   const [before, uid] = [await containerOf(name), await uidOf(name)];
   const socket = join(directory, 'konnectivity-server.socket');
   await strike(async () => {
@@ -85,12 +94,4 @@ export async function endServer(name: string, directory: string, strike: Strike 
     await kill(before);
   });
   await doneStatic(uid);
-}
-
-/** Has the kubelet run another form of a static pod, and waits until that is ready. */
-export async function change(pod: StaticPod): Promise<void> {
-  const { name } = pod.metadata;
-  const before = await containerOf(name);
-  writePod(pod);
-  await nextStatic(name, before);
 }

@@ -7,8 +7,8 @@ export interface Way {
   /** How the API server's metrics name it. */
   readonly protocol: 'grpc' | 'http_connect';
   readonly transport: 'uds' | 'tcp';
-  /** What counts its dials. */
-  readonly servers: Servers;
+  /** What counts its dials, unless the plane is outside the cluster. */
+  readonly servers?: Servers;
   /** The addresses of its API servers, if there are several. kubectl finds them behind a balancer. */
   readonly apiServers?: readonly string[];
   /** Whether it changes the cluster for good, and so has one of its own. */
@@ -22,6 +22,7 @@ type Servers = { readonly port: number } & (
 );
 
 const STATIC_POD: Servers = { port: 8092, addresses: [ADDRESS] };
+const GATEWAYS: Servers = { namespace: 'isthmus-plane', selector: 'app.kubernetes.io/name=frontend-gw', port: 8092 };
 const THREE = CONTROL_PLANES.map(({ address }) => address);
 
 export const WAYS = {
@@ -37,13 +38,13 @@ export const WAYS = {
     name: 'HTTP CONNECT, TCP with mutual TLS',
     protocol: 'http_connect',
     transport: 'tcp',
-    servers: { namespace: 'isthmus-plane', selector: 'app.kubernetes.io/name=frontend-gw', port: 8092 },
+    servers: GATEWAYS,
   },
   helm: {
     name: 'HTTP CONNECT, installed by Helm',
     protocol: 'http_connect',
     transport: 'tcp',
-    servers: { namespace: 'isthmus-plane', selector: 'app.kubernetes.io/name=frontend-gw', port: 8092 },
+    servers: GATEWAYS,
   },
   ha: {
     name: 'gRPC, three API servers',
@@ -56,14 +57,13 @@ export const WAYS = {
     name: 'gRPC, a worker behind one address',
     protocol: 'grpc',
     transport: 'uds',
-    servers: STATIC_POD,
     apart: true,
   },
   hoster: {
     name: 'HTTP CONNECT, from a management cluster',
     protocol: 'http_connect',
     transport: 'tcp',
-    servers: { namespace: 'isthmus-plane', selector: 'app.kubernetes.io/name=frontend-gw', port: 8092 },
+    servers: GATEWAYS,
     apart: true,
   },
 } as const satisfies Record<string, Way>;

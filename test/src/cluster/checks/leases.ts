@@ -3,16 +3,14 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { until } from '../../harness/index.ts';
 import { CONTROL_PLANES } from '../control-planes.ts';
-import { apply, containerOf, kubectl, namesOf, nextStatic } from '../kubernetes.ts';
-import { K8S, rolledOut } from '../recipe.ts';
-import { manifestOf, readPod, removePod, type StaticPod, writePod } from '../static-pods.ts';
+import { apply, kubectl, namesOf, rolledOut } from '../kubectl.ts';
+import { K8S } from '../recipe.ts';
+import { change, manifestOf, nextStatic, readPod, removePod, writePod } from '../static-pods.ts';
+import type { Check } from '../step.ts';
 import { SERVER, servers } from '../three.ts';
 import { anpImage } from '../upstream.ts';
-import type { Way } from '../way.ts';
-import type { Check } from './check.ts';
-import { pagesOf, sample } from './metrics.ts';
+import { sessionsAre } from './metrics.ts';
 
-const SESSIONS = 'konnectivity_network_proxy_server_ready_backend_connections';
 const AGENTS = 2;
 const ANP = 'agent-of-anp';
 const LEASE_MS = 180_000;
@@ -20,27 +18,21 @@ const LEASE_MS = 180_000;
 /** recipes/kubeadm-ha with its component `leases`. Nothing but leases says then that there are three servers. */
 export const LEASES: readonly Check[] = [
   {
-    name: 'servers hold leases',
-    async run({ directory }) {
-      await runServers(servers({ leases: true }));
+    name: 'servers hold leases, and agents count them',
+    async run({ way, directory }) {
       await applyComponent(directory);
+      await Promise.all(
+        servers({ leases: true }).map((pod) => change(pod.metadata.name, (old) => Object.assign(old, pod))),
+      );
       await until(async () => (await leases()).length === CONTROL_PLANES.length, 'a lease of each server');
-      return (await leases()).join(', ');
-    },
-  },
-  {
-    name: 'agents count leases',
-    async run({ way }) {
-      // Until now, servers said their number too.
-      await runServers(servers({ leases: true, count: false }));
-      return sessionsAre(way, AGENTS);
+      return `${(await leases()).join(', ')}: ${await sessionsAre(way, AGENTS)}`;
     },
   },
   {
     name: "ANP's agent counts leases",
     async run({ way }) {
-      await apply(JSON.stringify(await anpAgent()));
-      await rolledOut('isthmus-agent', ANP);
+      await apply(await anpAgent());
+      await rolledOut('isthmus-agent', `deployment/${ANP}`);
       return sessionsAre(way, AGENTS + 1);
     },
   },
@@ -59,24 +51,6 @@ export const LEASES: readonly Check[] = [
   },
 ];
 
-/** Changes all servers, and waits until they are ready. */
-async function runServers(pods: readonly StaticPod[]): Promise<void> {
-  const before = await Promise.all(pods.map(({ metadata }) => containerOf(metadata.name)));
-  for (const pod of pods) writePod(pod);
-  await Promise.all(pods.map(({ metadata }, index) => nextStatic(metadata.name, before[index] ?? '')));
-}
-
-/** Waits until every server has a session with each of so many agents. */
-async function sessionsAre(way: Way, agents: number): Promise<string> {
-  const counts = async () => (await pagesOf(way)).map((page) => sample(page, SESSIONS, {}));
-  // Agents that leave keep theirs for 45 s at least, as long as an API server keeps an idle connection (--drain-idle-timeout).
-  await until(async () => (await counts()).every((count) => count === agents), {
-    what: `${agents} sessions with each server`,
-    deadline: LEASE_MS,
-  });
-  return `${(await counts()).join(', ')} sessions`;
-}
-
 function leases(): Promise<string[]> {
   return namesOf('kube-system', 'leases', `k8s-app=${SERVER}`);
 }
@@ -88,7 +62,7 @@ async function applyComponent(directory: string): Promise<void> {
   const recipe = relative(overlay, join(K8S, 'recipes/kubeadm-ha'));
   writeFileSync(join(overlay, 'kustomization.yaml'), `resources: [${recipe}]\ncomponents: [${recipe}/leases]\n`);
   await kubectl(['apply', '-k', overlay]);
-  await rolledOut('isthmus-agent', 'agent');
+  await rolledOut('isthmus-agent', 'deployment/agent');
 }
 
 /** Our agents' Deployment with ANP's image, and the flags that ANP's agent has. */

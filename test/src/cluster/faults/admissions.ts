@@ -1,10 +1,8 @@
-import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
-import type { IncomingMessage } from 'node:http';
-import { Agent, request } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parse } from 'yaml';
+import type { Scope } from '../../harness/index.ts';
+import { kubectlArgs } from '../kubectl.ts';
 import { NAMESPACE } from '../probe.ts';
+import { repeat, Session } from '../session.ts';
 
 /** What the probe's two webhooks are for (test/cluster/probe.yaml): if it does not answer, the one for config maps refuses, the other is skipped. */
 const KINDS = { configmaps: 'ConfigMap', secrets: 'Secret' } as const;
@@ -13,6 +11,8 @@ const EVERY_MS = 200;
 const ANSWER_MS = 30_000;
 /** How long the API server takes to say that its connection to a webhook was cut: less than any wait for another. */
 const CUT_MS = 1000;
+/** What kubectl says if no API server answers. */
+const BAD_GATEWAY = 502;
 
 /** Objects that were to be admitted by webhooks. */
 export interface AdmissionFigures {
@@ -33,69 +33,44 @@ interface Failure {
 export type Strike = readonly [from: number, to: number];
 
 /** Asks the API server again and again to admit an object of each kind, without keeping it. What no API server answers is not counted. */
-export class Admissions {
-  readonly #agent: Agent;
-  readonly #server: string;
-  readonly #failures: Failure[] = [];
-  #asked = 0;
-  #over = false;
-  readonly #loop: Promise<void>;
+export async function admissions(scope: Scope) {
+  const failures: Failure[] = [];
+  let asked = 0;
+  const proxy = new Session(scope, kubectlArgs(['proxy', '--port=0']));
+  const [, at] = await proxy.line(/^Starting to serve on (\S+)/);
+  const ask = async (resource: string, kind: string) => {
+    const answer = await post(`http://${at}/api/v1/namespaces/${NAMESPACE}/${resource}?dryRun=All`, kind);
+    if (!answer) return;
+    asked += 1;
+    if (answer.status === 201 && answer.seen) return;
+    const why = answer.status === 201 ? 'admitted without its webhook' : `status ${answer.status}, ${answer.text}`;
+    failures.push({ time: performance.now(), reason: `at ${new Date().toISOString()}, a ${kind}: ${why}` });
+  };
+  const stop = repeat(scope, async () => {
+    await Promise.all(Object.entries(KINDS).map((each) => ask(...each)));
+    await sleep(EVERY_MS);
+  });
+  return {
+    /** @param strikes that end what carries admissions */
+    async end(strikes: readonly Strike[]): Promise<AdmissionFigures> {
+      await stop();
+      const struck = ({ time }: Failure) => strikes.some(([from, to]) => time >= from && time <= to + CUT_MS);
+      const failed = failures.filter((failure) => !struck(failure)).map(({ reason }) => reason);
+      return { asked, failed, underWay: failures.length - failed.length };
+    },
+  };
+}
 
-  constructor() {
-    const { clusters, users } = parse(readFileSync('/etc/kubernetes/admin.conf', 'utf8'));
-    const data = (text: string) => Buffer.from(text, 'base64');
-    this.#server = clusters[0].cluster.server;
-    this.#agent = new Agent({
-      ca: data(clusters[0].cluster['certificate-authority-data']),
-      cert: data(users[0].user['client-certificate-data']),
-      key: data(users[0].user['client-key-data']),
-      keepAlive: true,
-    });
-    this.#loop = this.#asking();
-  }
-
-  /** @param strikes that end what carries admissions */
-  async end(strikes: readonly Strike[] = []): Promise<AdmissionFigures> {
-    this.#over = true;
-    await this.#loop;
-    this.#agent.destroy();
-    const struck = ({ time }: Failure) => strikes.some(([from, to]) => time >= from && time <= to + CUT_MS);
-    const failed = this.#failures.filter((failure) => !struck(failure)).map(({ reason }) => reason);
-    return { asked: this.#asked, failed, underWay: this.#failures.length - failed.length };
-  }
-
-  async #asking(): Promise<void> {
-    while (!this.#over) {
-      await Promise.all(Object.entries(KINDS).map(([resource, kind]) => this.#ask(resource, kind)));
-      await sleep(EVERY_MS);
-    }
-  }
-
-  async #ask(resource: string, kind: string): Promise<void> {
-    const asking = request(`${this.#server}/api/v1/namespaces/${NAMESPACE}/${resource}?dryRun=All`, {
-      agent: this.#agent,
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      timeout: ANSWER_MS,
-    });
-    asking.on('error', () => {}).once('timeout', () => asking.destroy());
-    asking.end(JSON.stringify({ apiVersion: 'v1', kind, metadata: { name: 'asked' } }));
-    try {
-      const [answer] = (await once(asking, 'response')) as [IncomingMessage];
-      let text = '';
-      for await (const chunk of answer.setEncoding('utf8')) text += chunk;
-      this.#asked += 1;
-      const seen = /seen by the probe/.test(answer.headers.warning ?? '');
-      const at = new Date().toISOString();
-      if (answer.statusCode !== 201)
-        this.#fail(`at ${at}, a ${kind}: status ${answer.statusCode}, ${text.slice(0, 400)}`);
-      else if (!seen) this.#fail(`at ${at}, a ${kind}: admitted without its webhook`);
-    } catch {
-      // The API server is away.
-    }
-  }
-
-  #fail(reason: string): void {
-    this.#failures.push({ time: performance.now(), reason });
+/** Returns undefined if no API server answers. */
+async function post(url: string, kind: string) {
+  const body = JSON.stringify({ apiVersion: 'v1', kind, metadata: { name: 'asked' } });
+  const headers = { 'content-type': 'application/json' };
+  try {
+    const answer = await fetch(url, { method: 'POST', headers, body, signal: AbortSignal.timeout(ANSWER_MS) });
+    const text = (await answer.text()).slice(0, 400);
+    const seen = /seen by the probe/.test(answer.headers.get('warning') ?? '');
+    return answer.status === BAD_GATEWAY ? undefined : { status: answer.status, text, seen };
+  } catch {
+    return undefined;
   }
 }

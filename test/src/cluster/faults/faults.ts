@@ -1,10 +1,9 @@
-import { readFileSync } from 'node:fs';
 import { until } from '../../harness/index.ts';
-import { containerOf, killStatic, kubectl, nextStatic, restarted, tryKubectl } from '../kubernetes.ts';
-import { HOLDER, rolledOut, SERVER } from '../recipe.ts';
-import { manifestOf, writeManifest } from '../static-pods.ts';
+import { kubectl, namesOf, rolledOut, tryKubectl } from '../kubectl.ts';
+import { HOLDER, SERVER } from '../recipe.ts';
+import { API_SERVER, change, killStatic } from '../static-pods.ts';
+import type { Fault, Ground } from '../step.ts';
 import { putAnp } from '../upstream.ts';
-import type { Fault, Scene } from './fault.ts';
 
 /** The longest grace period of k8s/base but for agents, which wait for their tunnels for a day, and some more. */
 const DRAIN_MS = 180_000;
@@ -24,20 +23,11 @@ export const agentsRolled: Fault = { name: 'agents rolled', commit: () => restar
 const agentsScaled: Fault = {
   name: 'agents scaled to 3, 1 and 3',
   async commit() {
-    for (const replicas of [3, 1, 3]) await scale(replicas);
-  },
-};
-
-/** As a drain of its node asks for it. */
-const agentEvicted: Fault = {
-  name: 'an agent evicted',
-  async commit() {
-    const [name = ''] = await podsOf(AGENTS, false);
-    const { namespace } = AGENTS;
-    const eviction = { apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace } };
-    const path = `/api/v1/namespaces/${namespace}/pods/${name}/eviction`;
-    await kubectl(['create', '--raw', path, '-f', '-'], { input: JSON.stringify(eviction) });
-    await rolledOut(namespace, AGENTS.name);
+    const { namespace, name } = AGENTS;
+    for (const replicas of [3, 1, 3]) {
+      await kubectl(['-n', namespace, 'scale', `deployment/${name}`, `--replicas=${replicas}`]);
+      await rolledOut(namespace, `deployment/${name}`);
+    }
   },
 };
 
@@ -45,28 +35,23 @@ const agentEvicted: Fault = {
 const nodeDrained: Fault = {
   name: 'the node drained of agents',
   async commit() {
-    const only = `--pod-selector=${AGENTS.selector}`;
-    await tryKubectl([
-      'drain',
-      'node',
-      '--ignore-daemonsets',
-      '--delete-emptydir-data',
-      only,
-      `--timeout=${DRAIN_NODE_S}s`,
-    ]);
+    const only = ['--ignore-daemonsets', '--delete-emptydir-data', `--pod-selector=${AGENTS.selector}`];
+    await tryKubectl(['drain', 'node', ...only, `--timeout=${DRAIN_NODE_S}s`]);
     await kubectl(['uncordon', 'node']);
-    await rolledOut(AGENTS.namespace, AGENTS.name);
+    await rolledOut(AGENTS.namespace, `deployment/${AGENTS.name}`);
   },
 };
 
 export const agentDeleted: Fault = {
   name: 'an agent force-deleted',
   mayCut: true,
-  async commit({ load }) {
-    const [pod = ''] = await podsOf(AGENTS, false);
-    const force = ['--grace-period=0', '--force'];
-    await load.strike(() => kubectl(['-n', AGENTS.namespace, 'delete', 'pod', pod, ...force]));
-    await rolledOut(AGENTS.namespace, AGENTS.name);
+  async commit({ strike }) {
+    const { namespace, name, selector } = AGENTS;
+    // The newest is none that leaves.
+    const newest = (await namesOf(namespace, 'pods', selector)).at(-1) ?? '';
+    const deletion = ['-n', namespace, 'delete', 'pod', newest, '--grace-period=0', '--force'];
+    await strike(async () => void (await kubectl(deletion)));
+    await rolledOut(namespace, `deployment/${name}`);
   },
 };
 
@@ -76,48 +61,33 @@ const kubeletRestarted: Fault = {
   mayFail:
     /connection reset by peer|: EOF$|:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
   mayCut: true,
-  async commit({ kubernetes }) {
-    await kubernetes.restartKubelet();
-    await until(
-      async () => (await tryKubectl(['get', '--raw', '/api/v1/nodes/node/proxy/healthz'])).status === 0,
-      'the kubelet',
-    );
+  async commit({ node }) {
+    await node.restartKubelet();
+    await until(() => kubectl(['get', '--raw', '/api/v1/nodes/node/proxy/healthz']), 'the kubelet');
   },
 };
 
-const serverChanged: Fault = {
-  name: 'the static pod changed',
-  async commit() {
-    const [before, path] = [await containerOf(SERVER), manifestOf(SERVER)];
-    writeManifest(path, restarted(readFileSync(path, 'utf8')));
-    await nextStatic(SERVER, before);
-  },
-};
+const serverChanged: Fault = { name: 'the static pod changed', commit: () => change(SERVER) };
 
-const serverKilled: Fault = {
-  name: 'the server SIGKILLed',
-  async commit({ load }) {
-    await nextStatic(SERVER, await load.strike(() => killStatic(SERVER)));
-  },
-};
+const serverKilled: Fault = { name: 'the server SIGKILLed', commit: ({ strike }) => killStatic(SERVER, strike) };
 
 /** None of these ends a tunnel. */
-const HARMLESS = [serverChanged, serverKilled, agentsRolled, agentsScaled, agentEvicted, nodeDrained];
+const HARMLESS = [serverChanged, serverKilled, agentsRolled, agentsScaled, nodeDrained];
 
 /** What is done to the static pod of one control-plane node, and to agents. */
 export const OF_THE_SERVER: readonly Fault[] = [
   ...HARMLESS,
   {
     name: 'all of these for three minutes',
-    async commit(scene) {
-      const over = performance.now() + (scene.short ? 0 : AGAIN_MS);
-      do for (const each of HARMLESS) await each.commit(scene);
+    async commit(ground) {
+      const over = performance.now() + (ground.short ? 0 : AGAIN_MS);
+      do for (const each of HARMLESS) await each.commit(ground);
       while (performance.now() < over);
     },
   },
   {
     name: 'server and agents changed at once',
-    commit: async (scene) => void (await Promise.all([serverChanged.commit(scene), restart(AGENTS)])),
+    commit: (ground) => Promise.all([serverChanged.commit(ground), restart(AGENTS)]),
   },
   agentDeleted,
   {
@@ -125,7 +95,7 @@ export const OF_THE_SERVER: readonly Fault[] = [
     // It is the one that kubectl calls.
     mayFail: /./,
     mayCut: true,
-    commit: ({ kubernetes }) => kubernetes.restartApiServer(),
+    commit: () => killStatic(API_SERVER),
   },
   kubeletRestarted,
 ];
@@ -133,57 +103,31 @@ export const OF_THE_SERVER: readonly Fault[] = [
 /** What is done to a whole plane. */
 export const OF_THE_PLANE: readonly Fault[] = [
   agentsRolled,
-  { name: 'hubs rolled', commit: (scene) => roll(HUBS, scene) },
-  { name: 'gateways rolled', mayCut: true, commit: (scene) => roll(GATEWAYS, scene) },
+  { name: 'hubs rolled', commit: (ground) => roll(HUBS, ground) },
+  { name: 'gateways rolled', mayCut: true, commit: (ground) => roll(GATEWAYS, ground) },
   agentDeleted,
   kubeletRestarted,
 ];
-
-let putBack = async () => {};
 
 /** What callers notice with ANP's server in the place of ours, without what holds its socket. The agents stay ours. */
 export const BESIDE_ANP: readonly Fault[] = [serverChanged, serverKilled].map(({ name, commit }) => ({
   name: `${name}, of ANP`,
   mayFail: /./,
   mayCut: true,
+  instead: () => putAnp(SERVER, HOLDER),
   commit,
-  comparison: {
-    begin: async () => {
-      putBack = await putAnp(SERVER, HOLDER);
-    },
-    end: () => putBack(),
-  },
 }));
 
-async function restart({ namespace, name }: Deployment): Promise<void> {
+async function restart({ namespace, name }: Omit<Deployment, 'selector'>): Promise<void> {
   await kubectl(['-n', namespace, 'rollout', 'restart', `deployment/${name}`]);
-  await rolledOut(namespace, name);
-}
-
-async function scale(replicas: number): Promise<void> {
-  const { namespace, name } = AGENTS;
-  await kubectl(['-n', namespace, 'scale', `deployment/${name}`, `--replicas=${replicas}`]);
-  await rolledOut(namespace, name);
+  await rolledOut(namespace, `deployment/${name}`);
 }
 
 /** Replaces all pods, and waits until the old ones are gone. */
-async function roll(deployment: Deployment, { short }: Scene): Promise<void> {
-  const { name } = deployment;
-  const before = await podsOf(deployment);
-  await restart(deployment);
+async function roll({ namespace, name, selector }: Deployment, { short }: Ground): Promise<void> {
+  const before = await namesOf(namespace, 'pods', selector);
+  await restart({ namespace, name });
   if (short) return;
-  const gone = async () => (await podsOf(deployment)).every((pod) => !before.includes(pod));
+  const gone = async () => (await namesOf(namespace, 'pods', selector)).every((pod) => !before.includes(pod));
   await until(gone, { what: `the end of the old pods of ${name}`, deadline: DRAIN_MS });
-}
-
-/** Returns the names of its pods. @param leaving whether with those that are about to end, as agents are for up to a day */
-async function podsOf({ namespace, selector }: Deployment, leaving = true): Promise<string[]> {
-  const { items } = JSON.parse(await kubectl(['-n', namespace, 'get', 'pods', '-l', selector, '-o=json']));
-  return (items as Pod[])
-    .filter(({ metadata }) => leaving || metadata.deletionTimestamp === undefined)
-    .map(({ metadata }) => metadata.name);
-}
-
-interface Pod {
-  readonly metadata: { readonly name: string; readonly deletionTimestamp?: string };
 }

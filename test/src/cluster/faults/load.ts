@@ -1,10 +1,21 @@
 import { Scope, until } from '../../harness/index.ts';
-import { tryKubectl } from '../kubernetes.ts';
-import { NAMESPACE } from '../probe.ts';
-import { type AdmissionFigures, Admissions, type Strike } from './admissions.ts';
-import { LongCalls, type LongFigures } from './long-calls.ts';
+import { run } from '../command.ts';
+import { apiAvailable, inProbe } from '../probe.ts';
+import { repeat } from '../session.ts';
+import type { Strike } from '../static-pods.ts';
+import type { Fault, Ground } from '../step.ts';
+import type { Way } from '../way.ts';
+import { type AdmissionFigures, admissions } from './admissions.ts';
+import { type LongFigures, longCalls } from './long-calls.ts';
 
 const CALL_MS = 60_000;
+/** Calls before a fault. */
+const CALLS_BEFORE = 3;
+/** Calls after a fault is over, which find what it has left behind. */
+const CALLS_AFTER = 10;
+
+/** Why a call failed that says nothing. */
+const SILENT = 'status 0, and no answer';
 
 interface Failure {
   /** When it began and failed, on the clock of `performance.now()`. */
@@ -13,26 +24,6 @@ interface Failure {
   /** When it failed, as logs have it. */
   readonly at: string;
   readonly reason: string;
-}
-
-/** Why a call failed that says nothing. */
-const SILENT = 'status 0, and no answer';
-
-/** What a load may meet. */
-export interface Tolerance {
-  /** How calls may fail, because what they call is away. Admissions may then fail too. */
-  readonly mayFail?: RegExp;
-  /** Whether one call may end without an answer and without an error: the one that is under way when something is killed. */
-  readonly oneSilent?: boolean;
-  /** Whether long calls may be cut, because what carries them ends. */
-  readonly mayCut?: boolean;
-  /** Whether admissions may be cut, too, which are under way when something is killed. */
-  readonly mayCutAdmissions?: boolean;
-}
-
-interface LoadOptions extends Tolerance {
-  /** Where the execs that stay are, one after the other. Default: where kubectl finds an API server, as the calls do. */
-  readonly apiServers?: readonly string[] | undefined;
 }
 
 /** What a load met. */
@@ -49,85 +40,79 @@ export interface Figures {
   readonly reason: string | undefined;
 }
 
-/** `kubectl exec` and admissions again and again, and long calls that stay. */
-export class Load implements AsyncDisposable {
-  readonly #scope = new Scope();
-  readonly #pod: string;
-  readonly #tolerance: Tolerance;
-  readonly #long: LongCalls;
-  readonly #admissions = new Admissions();
-  #calls = 0;
-  readonly #failures: Failure[] = [];
-  readonly #strikes: Strike[] = [];
-  #longest = 0;
-  #over = false;
-  readonly #loop: Promise<void>;
+/** A fault, and what callers met of it. */
+export interface Outcome {
+  readonly way: Way;
+  readonly fault: string;
+  readonly figures: Figures;
+}
 
-  private constructor(pod: string, { apiServers, ...tolerance }: LoadOptions) {
-    this.#pod = pod;
-    this.#tolerance = tolerance;
-    this.#long = new LongCalls(this.#scope, pod, apiServers);
-    this.#loop = this.#calling();
+/** Commits a fault. @returns what callers met of it: `kubectl exec` and admissions again and again, and long calls that stay */
+export async function underLoad(fault: Fault, ground: Ground): Promise<Figures> {
+  const putBack = await fault.instead?.();
+  try {
+    // What was done before may have left an API server in doubt of it for some seconds.
+    await apiAvailable();
+    return await committed(fault, ground);
+  } finally {
+    await putBack?.();
   }
+}
 
-  /** Resolves once its long calls stand, and some calls have succeeded. */
-  static async begin(pod: string, options: LoadOptions): Promise<Load> {
-    const load = new Load(pod, options);
-    await load.#long.begun();
-    await load.more(3);
-    return load;
-  }
-
-  /** Waits for this many more calls. */
-  async more(calls: number): Promise<void> {
-    const from = this.#calls;
-    await until(() => this.#calls >= from + calls, { what: `${calls} calls`, deadline: calls * CALL_MS });
-  }
-
-  /** Kills something, which takes the calls with it that it carries. */
-  async strike<T>(kill: () => Promise<T>): Promise<T> {
+async function committed(fault: Fault, ground: Ground): Promise<Figures> {
+  await using scope = new Scope();
+  const longs = await longCalls(scope, ground.pod, ground.way.apiServers);
+  const admitted = await admissions(scope);
+  const execs = calls(scope, ground.pod);
+  await execs.more(CALLS_BEFORE);
+  const strikes: [from: number, to: number][] = [];
+  const strike: Strike = async (kill) => {
     const from = performance.now();
-    const result = await kill();
-    this.#strikes.push([from, performance.now()]);
-    return result;
-  }
+    await kill();
+    strikes.push([from, performance.now()]);
+  };
+  await fault.commit({ ...ground, strike });
+  await execs.more(CALLS_AFTER);
 
-  async end(): Promise<Figures> {
-    this.#over = true;
-    await this.#loop;
-    const long = await this.#long.end();
-    const { mayFail, oneSilent, mayCut, mayCutAdmissions } = this.#tolerance;
-    const admissions = await this.#admissions.end(mayCutAdmissions ? this.#strikes : []);
-    const wasUnderWay = (failure: Failure) =>
-      this.#strikes.some(([from, to]) => failure.from <= to && failure.to >= from);
-    const failed = this.#failures.filter((failure) => !wasUnderWay(failure));
-    const silent = failed.find(({ reason }) => oneSilent && reason === SILENT);
-    const first = failed.find((each) => each !== silent && !mayFail?.test(each.reason));
-    const cut = long.cut.length > 0 && !mayCut ? `cut: ${long.cut.join(', ')}` : undefined;
-    const refused = mayFail ? undefined : admissions.failed[0];
-    const reason = first ? `at ${first.at}, ${first.reason}` : (cut ?? refused);
-    const underWay = this.#failures.length - failed.length;
-    return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, long, admissions, reason };
-  }
+  const { count, failures, longest } = await execs.end();
+  const long = await longs.end();
+  const { mayFail, oneSilent, mayCut, mayCutAdmissions } = fault;
+  const objects = await admitted.end(mayCutAdmissions ? strikes : []);
+  const wasUnderWay = (failure: Failure) => strikes.some(([from, to]) => failure.from <= to && failure.to >= from);
+  const failed = failures.filter((failure) => !wasUnderWay(failure));
+  const silent = failed.find(({ reason }) => oneSilent && reason === SILENT);
+  const first = failed.find((each) => each !== silent && !mayFail?.test(each.reason));
+  const cut = long.cut.length > 0 && !mayCut ? `cut: ${long.cut.join(', ')}` : undefined;
+  const refused = mayFail ? undefined : objects.failed[0];
+  const reason = first ? `at ${first.at}, ${first.reason}` : (cut ?? refused);
+  const underWay = failures.length - failed.length;
+  return { calls: count, failed: failed.length, underWay, longest, long, admissions: objects, reason };
+}
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#over = true;
-    await this.#loop;
-    await this.#admissions.end();
-    await this.#scope[Symbol.asyncDispose]();
-  }
-
-  async #calling(): Promise<void> {
-    const args = ['-n', NAMESPACE, 'exec', this.#pod, '--', 'echo', 'ok'];
-    for (; !this.#over; this.#calls += 1) {
-      const from = performance.now();
-      const { status, stdout, stderr } = await tryKubectl(args, { deadline: CALL_MS });
-      const to = performance.now();
-      this.#longest = Math.max(this.#longest, to - from);
-      if (status === 0 && stdout === 'ok\n') continue;
-      // kubectl ends with 0 if the connection goes before the answer.
-      const reason = stderr.trim().split('\n').at(-1) || (status === 0 ? SILENT : `status ${status}, and no answer`);
-      this.#failures.push({ from, to, at: new Date().toISOString(), reason });
-    }
-  }
+/** `kubectl exec`, again and again. */
+function calls(scope: Scope, pod: string) {
+  const failures: Failure[] = [];
+  let [count, longest] = [0, 0];
+  const stop = repeat(scope, async () => {
+    const from = performance.now();
+    const { status, stdout, stderr } = await run(inProbe('exec', pod, '--', 'echo', 'ok'), { deadline: CALL_MS });
+    const to = performance.now();
+    count += 1;
+    longest = Math.max(longest, to - from);
+    if (status === 0 && stdout === 'ok\n') return;
+    // kubectl ends with 0 if the connection goes before the answer.
+    const reason = stderr.trim().split('\n').at(-1) || (status === 0 ? SILENT : `status ${status}, and no answer`);
+    failures.push({ from, to, at: new Date().toISOString(), reason });
+  });
+  return {
+    /** Waits for this many more calls. */
+    more(more: number): Promise<unknown> {
+      const last = count + more;
+      return until(() => count >= last, { what: `${more} calls`, deadline: more * CALL_MS });
+    },
+    async end() {
+      await stop();
+      return { count, failures, longest };
+    },
+  };
 }
