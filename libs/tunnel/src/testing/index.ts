@@ -10,6 +10,10 @@ import { pipeline, type Stage } from '../pipeline.ts';
 import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
 import { Tunnel } from '../tunnel.ts';
 
+export { AgentTunnel } from '../resume/agent-tunnels.ts';
+export { GatewayHalf } from '../resume/gateway-half.ts';
+export { halvesOf } from '../resume/halves.ts';
+
 export const request: DialRequest = {
   id: '00000000000000aa',
   tenant: 'default',

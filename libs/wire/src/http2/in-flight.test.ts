@@ -3,6 +3,7 @@ import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import type { UnsentBound } from '@isthmus/runtime';
+import { FakeClock } from '@isthmus/runtime/testing';
 import { WIRE } from '../defaults.ts';
 import { DEFAULT_SETTINGS } from './frames.ts';
 import { InFlight } from './in-flight.ts';
@@ -13,6 +14,8 @@ const FRAME = Buffer.alloc(16 * KIB);
 
 /** More than an output would send in that many ticks. */
 const TICKS = 200;
+
+const SCHEDULES = 40;
 
 interface Bounds {
   readonly inFlight?: InFlight;
@@ -147,5 +150,129 @@ test('a path is asked how fast it is as bytes leave, soon also when it was fast'
       asked >= flood.sent / (2 * every) && asked <= flood.sent / every,
       `${asked} times for ${flood.sent} bytes`,
     );
+  }
+});
+
+/** A seeded schedule of what takes an output's room, and gives it back. */
+class Trouble {
+  readonly output: Output;
+  readonly #clock: FakeClock;
+  /** What the kernel, the path and the other side still hold back: each is given back in a later tick, in any order. */
+  readonly #held: (() => void)[] = [];
+
+  constructor(seed: number) {
+    const clock = new FakeClock(seed);
+    this.#clock = clock;
+    const path = { rtt: 0 };
+    const most = 4 * KIB * (1 + this.below(64));
+    const unsent = {
+      bytes: most,
+      follow: () => {
+        unsent.bytes = 2 * KIB + this.below(most);
+        path.rtt = this.below(3);
+        return true;
+      },
+    };
+    const config = { ...WIRE, inFlightSharedBytes: 64 * KIB, inFlightAloneBytes: 256 * KIB, pathBytesPerMs: KIB };
+    const hold = (done: () => void) => void this.#held.push(done);
+    this.output = new Output({
+      socket: new Duplex({
+        highWaterMark: KIB * (1 + this.below(128)),
+        read() {},
+        write: (_chunk, _encoding, done) => (this.below(2) === 0 ? done() : hold(done)),
+      }),
+      greeting: Buffer.alloc(0),
+      defer: setImmediate,
+      config: { ...config, backlogBytes: 2 ** 30 },
+      inFlight: new InFlight(path, config),
+      ...(this.below(4) > 0 && { unsent }),
+      checkpoint: (read) => {
+        hold(read);
+        return Buffer.from('checkpoint');
+      },
+      failed: (error) => assert.fail(error),
+    });
+    if (this.below(2) === 0) this.output.share();
+  }
+
+  below(end: number): number {
+    return Math.floor(this.#clock.random() * end);
+  }
+
+  /** The other side gives a window of so many bytes back, some time. */
+  later(act: () => void): void {
+    this.#held.push(act);
+  }
+
+  /** Gives some of what is held back. @returns whether anything was */
+  giveBack(): boolean {
+    const holds = this.#held.length > 0;
+    // In its order, as checkpoints are answered.
+    for (let some = 1 + this.below(3); some > 0; some--) this.#held.shift()?.();
+    return holds;
+  }
+}
+
+/** A stream whose writer has so many bytes in all, and writes more when it is its turn. */
+class Writer {
+  offered = false;
+  pending = 0;
+  left: number;
+  #window: number;
+  readonly group: SendGroup;
+  readonly #trouble: Trouble;
+
+  constructor(trouble: Trouble, group: SendGroup) {
+    this.#trouble = trouble;
+    this.group = group;
+    this.left = 1 + trouble.below(300 * KIB);
+    this.#window = trouble.below(64 * KIB);
+    this.writeMore();
+    if (this.#window === 0) this.#widen();
+  }
+
+  get sendable(): boolean {
+    return this.pending > 0 && this.#window > 0;
+  }
+
+  sendFrame(output: Output, limit: number): number {
+    const length = Math.min(limit, this.pending, this.#window);
+    output.add(FRAME.subarray(0, Math.min(length, FRAME.length)));
+    this.pending -= length;
+    this.#window -= length;
+    this.#trouble.later(() => this.#trouble.output.widen(length));
+    if (this.#window === 0) this.#widen();
+    if (this.pending === 0 && this.left > 0) output.awaitTurn(this, this.group);
+    return length;
+  }
+
+  writeMore(): void {
+    const more = Math.min(this.left, 1 + this.#trouble.below(100 * KIB));
+    this.left -= more;
+    this.pending += more;
+    if (this.sendable) this.#trouble.output.offer(this);
+  }
+
+  #widen(): void {
+    const more = 1 + this.#trouble.below(64 * KIB);
+    this.#trouble.later(() => {
+      this.#window += more;
+      if (this.sendable) this.#trouble.output.offer(this);
+    });
+  }
+}
+
+test('whatever takes room from a link, and in whichever order it comes back, all that was written leaves', async () => {
+  for (let seed = 1; seed <= SCHEDULES; seed++) {
+    const trouble = new Trouble(seed);
+    const groups = Array.from({ length: 1 + trouble.below(3) }, (_, index) => new SendGroup(`${index}`));
+    const of = () => groups[trouble.below(groups.length)] as SendGroup;
+    const writers = Array.from({ length: 1 + trouble.below(40) }, () => new Writer(trouble, of()));
+    for (let quiet = 0; quiet < 20; ) {
+      await tick();
+      if (trouble.below(3) > 0) quiet = trouble.giveBack() ? 0 : quiet + 1;
+    }
+    const stuck = writers.filter(({ left, pending }) => left + pending > 0);
+    assert.equal(stuck.length, 0, `seed ${seed}: ${stuck.length} of ${writers.length} streams stand still`);
   }
 });
