@@ -258,21 +258,36 @@ export function planeEvents(): PlaneEvents {
 type Subscriber = (...args: unknown[]) => unknown;
 
 class IsolatingEmitter extends EventEmitter {
-  /** By event, those to call, until one comes or goes: events are many, changes are few, and each list is a copy. */
+  /** By event, those to call: a list that is made when one comes or goes, because events are many and changes are few. */
   readonly #subscribers = new Map<string | symbol, readonly Subscriber[]>();
 
-  constructor() {
-    super();
-    for (const change of ['newListener', 'removeListener'])
-      super.on(change, (name: string | symbol) => this.#subscribers.delete(name));
+  override addListener(name: string | symbol, subscriber: Subscriber): this {
+    return this.#changed(name, super.addListener(name, subscriber));
+  }
+
+  override removeListener(name: string | symbol, subscriber: Subscriber): this {
+    return this.#changed(name, super.removeListener(name, subscriber));
+  }
+
+  override on(name: string | symbol, subscriber: Subscriber): this {
+    return this.addListener(name, subscriber);
+  }
+
+  override off(name: string | symbol, subscriber: Subscriber): this {
+    return this.removeListener(name, subscriber);
+  }
+
+  override removeAllListeners(name: string | symbol): this {
+    return this.#changed(name, super.removeAllListeners(name));
+  }
+
+  #changed(name: string | symbol, self: this): this {
+    this.#subscribers.set(name, this.rawListeners(name) as Subscriber[]);
+    return self;
   }
 
   override emit(name: string | symbol, ...args: unknown[]): boolean {
-    let subscribers = this.#subscribers.get(name);
-    if (!subscribers) {
-      subscribers = this.rawListeners(name) as Subscriber[];
-      this.#subscribers.set(name, subscribers);
-    }
+    const subscribers = this.#subscribers.get(name) ?? [];
     for (const subscriber of subscribers) {
       try {
         const done = subscriber(...args);
