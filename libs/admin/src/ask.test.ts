@@ -173,18 +173,43 @@ async function ofTenant(turn: (tenant: string, bytes: number) => number) {
   };
 }
 
-test("a tenant's question takes a turn for each member that it asks", async () => {
+test("a tenant's question takes a turn for what it sends, and one for each member that it asks", async () => {
   const turns: [string, number][] = [];
   await using server = await ofTenant((...turn) => {
     turns.push(turn);
     return 0;
   });
-  assert.equal((await lines(await post(server, { method: 'GetStatus', members: ['g1', 'g2', 'h1'] }))).length, 3);
-  await lines(await post(server, { method: 'GetStatus', members: [] }));
+  const questions = [
+    { method: 'GetStatus', members: ['g1', 'g2', 'h1'] },
+    { method: 'GetStatus', members: [] },
+  ];
+  for (const question of questions) await lines(await post(server, question));
+  const [three, one] = questions.map((question) => JSON.stringify(question).length);
   assert.deepEqual(turns, [
+    ['acme', three],
     ['acme', 3 * ADMIN.askBytes],
+    ['acme', one],
     ['acme', ADMIN.askBytes],
   ]);
+});
+
+test('what is no question takes a turn too, before it is read, for as much as it may send', async () => {
+  const turns: number[] = [];
+  const waiting = Promise.withResolvers<void>();
+  await using server = await ofTenant((_tenant, bytes) => {
+    if (turns.push(bytes) === 3) waiting.resolve();
+    return turns.length > 2 ? 2 ** 30 : 0;
+  });
+  const junk = { padding: 'x'.repeat(60_000) };
+  assert.equal((await post(server, junk)).status, 400);
+  assert.equal((await post(server, { padding: 'x'.repeat(2 * ADMIN.bodyBytes) })).status, 429);
+  const gone = new AbortController();
+  const unread = post(server, junk, gone.signal);
+  await waiting.promise;
+  gone.abort();
+  await assert.rejects(unread, { name: 'AbortError' });
+  const { length } = JSON.stringify(junk);
+  assert.deepEqual(turns, [length, ADMIN.bodyBytes, length]);
 });
 
 test("a tenant's question waits for its turn, and one whose asker leaves is never asked", async () => {

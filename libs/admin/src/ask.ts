@@ -109,6 +109,7 @@ export class AskPage {
     this.#open.set(tenant, open + 1);
     try {
       if (open >= ADMIN.asksOfTenant) throw exhausted(`${ADMIN.asksOfTenant} questions are open: end some first`);
+      if (visitor.operator.tenant !== undefined) await this.#turn(tenant, sentBytes(request), gone.signal);
       const asked = await readAsked(request, visitor);
       this.#admit(visitor, asked.method);
       await sendLines(response, this.#lines(asked, visitor, gone.signal), gone.signal);
@@ -126,6 +127,10 @@ export class AskPage {
     }
   }
 
+  async #turn(tenant: string, bytes: number, signal: AbortSignal): Promise<void> {
+    await sleep(this.#paces.turn(tenant, bytes), undefined, { signal });
+  }
+
   /** @throws ServerError to who may ask nothing */
   #admit(visitor: Visitor, call: string): void {
     const fault = faultOfVisitor(visitor, this.#backend.tenants);
@@ -137,8 +142,7 @@ export class AskPage {
   async *#lines(asked: Asked, { operator }: Visitor, signal: AbortSignal): AsyncIterable<AskLine> {
     const { method, message } = asked;
     const whom = await this.#whom(asked);
-    if (operator.tenant !== undefined)
-      await sleep(this.#paces.turn(operator.tenant, whom.length * ADMIN.askBytes), undefined, { signal });
+    if (operator.tenant !== undefined) await this.#turn(operator.tenant, whom.length * ADMIN.askBytes, signal);
     const answers = whom.map(({ member, to }) =>
       this.#told({ to, method, message, operator, reads: changesNothing(methodNamed(method)) }, asked, signal, member),
     );
@@ -286,6 +290,11 @@ function agentIn(agent: unknown, own: string | undefined): Asked['agent'] {
 
 function isTexts(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.length <= ADMIN.membersAsked && value.every((each) => typeof each === 'string');
+}
+
+/** How much a request sends, or may send if it does not say. */
+function sentBytes({ headers }: IncomingMessage): number {
+  return Math.min(Number(headers['content-length'] ?? ADMIN.bodyBytes), ADMIN.bodyBytes);
 }
 
 /** Reads a request's body as text. @throws ServerError */
