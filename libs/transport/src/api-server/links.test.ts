@@ -20,13 +20,22 @@ import type { LinkServer } from '../link/server.ts';
 import { listen } from '../link/testing.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { ApiServers } from './api-servers.ts';
+import type { ApiServerGateways } from './gateways.ts';
 import { API_SERVER, ApiServerLinks } from './links.ts';
 import { localOf } from './proxy-header.ts';
 
 const PRINCIPAL = { tenant: 'acme', role: 'agent', name: 'edge-1', rule: '', shared: false } as const;
 
 /** A hub, its tenant's API server, and links of an agent to the hub. */
-async function rig({ limits = DEFAULT_LIMITS, proxyProtocol = false } = {}) {
+async function rig({
+  limits = DEFAULT_LIMITS,
+  proxyProtocol = false,
+  gateways,
+}: {
+  limits?: typeof DEFAULT_LIMITS;
+  proxyProtocol?: boolean;
+  gateways?: Pick<ApiServerGateways, 'dial' | 'attach'>;
+} = {}) {
   const heard: Socket[] = [];
   const upstream = await listen(
     net.createServer({ allowHalfOpen: true }, (socket) => {
@@ -53,7 +62,7 @@ async function rig({ limits = DEFAULT_LIMITS, proxyProtocol = false } = {}) {
     prohibited: () => undefined,
     events,
   });
-  const links = new ApiServerLinks({ hubId: 'hub-1', apiServers, events });
+  const links = new ApiServerLinks({ hubId: 'hub-1', apiServers, gateways, events });
   const opened: LinkServer[] = [];
   const outcomes: TunnelOutcome[] = [];
   events.on('tunnel:close', (_tunnel, outcome) => void outcomes.push(outcome));
@@ -92,6 +101,26 @@ async function answer(link: LinkClient, line: string): Promise<string> {
   streamOf(end).end(line);
   return text(streamOf(end));
 }
+
+test("dials of one tenant's agent that come at once leave another's their turn", async () => {
+  const dials = 500;
+  const begun: string[] = [];
+  const gateways = {
+    dial({ tenant }: DialRequest) {
+      begun.push(tenant);
+      return new Promise<never>(() => {});
+    },
+    attach: () => new Promise<never>(() => {}),
+  };
+  const { agent, opened } = await rig({ gateways });
+  const [loud, quiet] = [await agent(), await agent()];
+  for (let n = 0; n < dials; n++) loud.dial(request()).catch(() => {});
+  await until(() => opened[0]?.open === dials, { what: 'all dials' });
+  quiet.dial(request()).catch(() => {});
+  await until(() => begun.includes('globex'), { what: "the other tenant's dial" });
+  const before = begun.indexOf('globex');
+  assert.ok(before < dials, `${before} dials of the first began before it`);
+});
 
 describe('An agent reaches by its own link', () => {
   test("its tenant's API server, under its principal", async () => {

@@ -3,12 +3,14 @@ import { LONGEST_TIMER, SharedBudget } from '@isthmus/runtime';
 import {
   AgentTunnels,
   type Attach,
+  attachesInTurns,
   type Caller,
   type Destination,
   type Dial,
   DialError,
   type DialRequest,
   formatDestination,
+  inTurns,
   type PlaneEvents,
 } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
@@ -26,7 +28,7 @@ interface ApiServerLinksOptions {
   readonly hubId: string;
   readonly apiServers: ApiServers;
   /** Those that a hub may have connect to API servers. Unset: it always does so itself. */
-  readonly gateways?: ApiServerGateways | undefined;
+  readonly gateways?: Pick<ApiServerGateways, 'dial' | 'attach'> | undefined;
   readonly events: PlaneEvents;
 }
 
@@ -61,9 +63,10 @@ export class ApiServerLinks {
     this.#options = options;
     const { apiServers, gateways } = options;
     const { connect } = apiServers;
-    const dial: Dial = gateways ? (request) => gateways.dial(request, connect) : connect;
+    // To connect takes turns of its own.
+    const dial: Dial = gateways ? inTurns((request) => gateways.dial(request, connect)) : connect;
     this.#dial = (request) => apiServers.enter(request, dial);
-    this.#attach = gateways?.attach;
+    this.#attach = gateways && attachesInTurns(gateways.attach);
   }
 
   /** Names this process to those whose tunnels have a half here. */
