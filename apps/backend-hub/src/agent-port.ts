@@ -25,6 +25,7 @@ import {
   PacketClient,
   pingAtRest,
   type Reach,
+  readersOf,
   refusedWhere,
   type SocketEnd,
   shownCertificate,
@@ -382,6 +383,7 @@ export class AgentPort {
     const link = new LinkClient({
       ...{ socket, peer, to: 'agent', session, ping, events },
       allowance: this.#allowances.of(agent.tenant),
+      readers: readersOf(agent.tenant),
       suspected: (is) => this.#sessions.suspect(sessionId, is),
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);

@@ -226,7 +226,7 @@ export const TRANSPORT = {
   senderMessagesPerSecond: 400,
   /** How long a link whose sender has said too much is not read. Then it may say one thing: one that says little is not late. In milliseconds. */
   controlRestMs: 1000,
-  /** Senders whose control messages are counted, the last that said something. */
+  /** Senders whose control messages are counted, the last that said something, and tenants that are read in turns, the last that connected. */
   controlSenders: 10_000,
   /** Questions of operators that each side of a link may have open. */
   asks: 512,

@@ -29,6 +29,7 @@ export {
   type PolicyRules,
 } from './link/control.ts';
 export { heldAnswers, requestHoldLink } from './link/hold.ts';
+export { readersOf } from './link/link.ts';
 export { LinkServer } from './link/server.ts';
 export {
   type AgentHello,

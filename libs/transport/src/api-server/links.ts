@@ -16,6 +16,7 @@ import {
 import { TRANSPORT } from '../defaults.ts';
 import { Allowances, type ControlMessage } from '../link/control.ts';
 import { CALLER_LIMITS } from '../link/hold.ts';
+import { readersOf } from '../link/link.ts';
 import { LinkServer, type LinkServerOptions } from '../link/server.ts';
 import type { ApiServers } from './api-servers.ts';
 import type { ApiServerGateways } from './gateways.ts';
@@ -90,6 +91,7 @@ export class ApiServerLinks {
       },
       limits: CALLER_LIMITS,
       allowance: this.#allowances.of(tenant),
+      readers: readersOf(tenant),
     });
   }
 
@@ -103,7 +105,7 @@ export class ApiServerLinks {
   #serve(
     socket: Socket,
     peer: string,
-    options: Pick<LinkServerOptions, 'hubId' | 'receive' | 'enter' | 'limits' | 'allowance'>,
+    options: Pick<LinkServerOptions, 'hubId' | 'receive' | 'enter' | 'limits' | 'allowance' | 'readers'>,
   ): LinkServer {
     const { apiServers, events } = this.#options;
     const halves = this.#halves;

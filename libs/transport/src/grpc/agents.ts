@@ -54,13 +54,13 @@ export interface AgentServiceOptions<A> {
 }
 
 /** The Go agents' edge. Each agent has one stream, which carries all its tunnels. */
-export function agentService<A>(options: AgentServiceOptions<A>): GrpcService {
+export function agentService<A extends { readonly tenant: string }>(options: AgentServiceOptions<A>): GrpcService {
   return { path: CONNECT_METHOD, serve: (call, proven) => call.guarded(() => admit(call, proven, options))() };
 }
 
-async function admit<A>(
+async function admit<A extends { readonly tenant: string }>(
   call: ServerCall<ConnectionPeer>,
-  proven: () => void,
+  proven: (tenant: string) => void,
   options: AgentServiceOptions<A>,
 ): Promise<void> {
   const { serverId, serverCount, events, checkRoom, onAgent } = options;
@@ -74,7 +74,7 @@ async function admit<A>(
     });
     if (call.over) return;
     checkRoom(found, agentId);
-    proven();
+    proven(found.tenant);
     // Agents wait for these two before anything else.
     call.respond([
       ['serverid', serverId],

@@ -65,7 +65,12 @@ async function judgedBy(
   }
 }
 
-function begin(call: ServerCall<ConnectionPeer>, proven: () => void, options: ProxyServiceOptions, who: Judged): void {
+function begin(
+  call: ServerCall<ConnectionPeer>,
+  proven: (tenant: string) => void,
+  options: ProxyServiceOptions,
+  who: Judged,
+): void {
   const { peer } = call;
   const refused = (why: Error) => options.events.emit('refused', 'callers', peer.remote, why);
   const failed = (why: DialError) => {
@@ -87,7 +92,7 @@ function begin(call: ServerCall<ConnectionPeer>, proven: () => void, options: Pr
   }
   let dialled: (() => void) | undefined;
   if (!(who instanceof NotAuthorised)) {
-    proven();
+    proven(who.tenant);
     try {
       dialled = options.awaitDial?.(who.tenant);
     } catch (error) {

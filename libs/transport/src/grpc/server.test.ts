@@ -114,7 +114,8 @@ test('a stranger that asks and reads no answers is left after a few of them, and
     const events = planeEvents();
     const refused: string[] = [];
     events.on('refused', (_where, _remote, { message }) => refused.push(message));
-    const service = { path: '/ProxyService/Proxy', serve: (_call: ServerCall, admit: () => void) => admits && admit() };
+    const serve = (_call: ServerCall, admit: (tenant: string) => void) => admits && admit('a');
+    const service = { path: '/ProxyService/Proxy', serve };
     const server = new GrpcServer({
       service,
       events,
@@ -243,7 +244,7 @@ test('a peer that asks and does not read is cut off', async () => {
 test('a stranger sends 64 KiB on one stream, and what its window allows once it is admitted', async () => {
   using _ = changed(WIRE, { pongMs: 1 });
   const calls: ServerCall[] = [];
-  let admit = () => {};
+  let admit = (_tenant: string) => {};
   const wide = 1024 * 1024;
   const { port, sockets } = await serve(
     (call, admitted) => {
@@ -263,7 +264,7 @@ test('a stranger sends 64 KiB on one stream, and what its window allows once it 
   await until(() => came() >= WINDOW, 'its window is full');
   for (let i = 0; i < 10; i++) await new Promise((resolve) => session.ping(resolve));
   assert.ok(came() < WINDOW + 4096, `${came()} bytes came of a stranger`);
-  admit();
+  admit('a');
   await until(() => came() >= wide, 'a wider window is full');
   for (let i = 0; i < 10; i++) await new Promise((resolve) => session.ping(resolve));
   assert.ok(came() < wide + 4096, `${came()} bytes came while nobody read`);

@@ -20,6 +20,7 @@ import {
   WIRE,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import { readersOf } from '../link/link.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
 import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
 
@@ -40,8 +41,8 @@ const RULES: StreamRules = {
 export interface GrpcService {
   /** `/Service/Method`. */
   readonly path: string;
-  /** @param proven reports that the peer has proven who it is, so that the limits of unproven peers no longer apply */
-  readonly serve: (call: ServerCall<ConnectionPeer>, proven: () => void) => void;
+  /** @param proven reports of which tenant the peer has proven to be, so that the limits of unproven peers no longer apply */
+  readonly serve: (call: ServerCall<ConnectionPeer>, proven: (tenant: string) => void) => void;
 }
 
 export interface GrpcServerOptions {
@@ -171,7 +172,8 @@ export class GrpcServer {
       refusals ??= new Allowance({ atOnce: TRANSPORT.challenges - 1, perSecond: 1000 / TRANSPORT.challengeMs });
       if (!refusals.spend(1)) connection.leave();
     };
-    const proven = () => {
+    const proven = (tenant: string) => {
+      connection.reads.readers = readersOf(tenant);
       if (limits !== this.#proven) connection.allow(this.#proven);
       limits = this.#proven;
     };
@@ -204,7 +206,7 @@ export class GrpcServer {
     return connection;
   }
 
-  #serve(stream: Http2Stream, request: readonly Field[], peer: ConnectionPeer, proven: () => void): void {
+  #serve(stream: Http2Stream, request: readonly Field[], peer: ConnectionPeer, proven: (tenant: string) => void): void {
     const metadata = new Metadata(request);
     const timeout = readTimeout(metadata.first('grpc-timeout'));
     const path = metadata.first(':path') ?? '';

@@ -24,6 +24,7 @@ import { peerOf } from '../tls/certificate.ts';
 import { nothing } from './ask.ts';
 import { Allowances, isHexId, isRecord } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
+import { readersOf } from './link.ts';
 import { LinkServer } from './server.ts';
 import { answerRefusal } from './upgrade.ts';
 
@@ -158,6 +159,7 @@ export class HoldLinks {
       }),
       limits: CALLER_LIMITS,
       allowance: this.#allowances.of(tenant),
+      readers: readersOf(tenant),
       restricted: true,
       answer: nothing,
       receive: (message) => {

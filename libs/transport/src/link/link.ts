@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type Guarded, guarding, RandomSet } from '@isthmus/runtime';
+import { type Guarded, getOrPut, guarding, LruMap, RandomSet } from '@isthmus/runtime';
 import { type CutBy, HungUp, LinkReset, type PlaneEvents, planeEnded, SessionLost } from '@isthmus/tunnel';
 import {
   type Allowance,
@@ -8,11 +8,20 @@ import {
   type Http2LinkOptions,
   type Http2Stream,
   type LivenessOptions,
+  Readers,
   watchLiveness,
 } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
 import { type CarrierLink, endingCode } from './tunnel-end.ts';
+
+const tenants = new LruMap<string, Readers>(TRANSPORT.controlSenders);
+
+/** All HTTP/2 connections of a tenant, which this process reads in turns with those of others. */
+export function readersOf(tenant: string): Readers {
+  return getOrPut(tenants, tenant, () => new Readers());
+}
 
 export interface LinkOptions extends Pick<LivenessOptions, 'ping'> {
   readonly socket: Socket;
@@ -23,6 +32,8 @@ export interface LinkOptions extends Pick<LivenessOptions, 'ping'> {
   readonly receive?: (message: ControlMessage) => void;
   /** Of control messages of the other side's tenant. Unset: it is trusted. */
   readonly allowance?: Allowance | undefined;
+  /** Those of the other side's tenant. Unset: it is of the plane. */
+  readonly readers?: Readers | undefined;
 }
 
 interface LinkSide extends Pick<LivenessOptions, 'suspected'> {
@@ -46,8 +57,8 @@ export abstract class Link {
   readonly #options: LinkOptions;
 
   constructor(options: LinkOptions, { role, where, hangsUp, limits, suspected }: LinkSide) {
-    const { socket, peer, events, ping } = options;
-    const http2 = http2Link(role, socket, peer, () => mayHaveDied(), hangsUp, limits);
+    const { socket, peer, events, ping, readers } = options;
+    const http2 = http2Link(role, socket, peer, () => mayHaveDied(), hangsUp, { ...(limits ?? TRUSTED), readers });
     this.http2 = http2;
     this.where = where;
     this.#options = options;
@@ -107,6 +118,8 @@ export abstract class Link {
 /** Of what the other side of a link may do. */
 export type LinkLimits = Pick<Http2LinkOptions, 'config' | 'rules'>;
 
+const TRUSTED: LinkLimits = { rules: { groupField: TENANT_FIELD } };
+
 /**
  * The HTTP/2 of one side of a link. The dialling side is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
@@ -120,7 +133,7 @@ export function http2Link(
   peer: string,
   mayHaveDied: () => boolean = () => true,
   hangsUp?: CutBy,
-  limits: LinkLimits = { rules: { groupField: TENANT_FIELD } },
+  limits: LinkLimits & Pick<Http2LinkOptions, 'readers'> = TRUSTED,
 ): Http2Link {
   const lost = (reason: NodeJS.ErrnoException) => {
     const Lost = lossOf(reason.code, mayHaveDied);

@@ -92,6 +92,8 @@ type State = 'greeting' | 'open' | 'leaving' | 'ended';
 export class Connection implements ReadingSink {
   /** Total bytes received. */
   bytesRead = 0;
+  /** Says with which others it is read in turns. */
+  readonly reads = new ConnectionReads();
   readonly #socket: Socket;
   readonly #options: ConnectionOptions;
   readonly #config: Config;
@@ -100,7 +102,6 @@ export class Connection implements ReadingSink {
   readonly #reading: Reading;
   readonly #pings: Pings;
   readonly #keepalive: Keepalive | undefined;
-  readonly #reads = new ConnectionReads();
   #state: State = 'greeting';
   #linger: NodeJS.Timeout | undefined;
   /** What was left for the next tick of the event loop. */
@@ -249,7 +250,8 @@ export class Connection implements ReadingSink {
       this.#unread = Buffer.concat([this.#unread, chunk]);
       return;
     }
-    const rests = readBudget.count(this.#reads, chunk.length);
+    // A record of TLS may hold a byte, and each comes by itself.
+    const rests = readBudget.count(this.reads, Math.max(chunk.length, this.#config.frameReadBytes));
     const left = this.#readFrames(chunk);
     if (rests || left) this.#rest(left);
   }
@@ -267,12 +269,15 @@ export class Connection implements ReadingSink {
   #rest(left?: Buffer): void {
     this.#socket.pause();
     this.#unread = left;
-    setImmediate(() => {
+    readBudget.rest(this.reads, () => {
       const unread = this.#unread;
       this.#unread = undefined;
       const more = unread && this.#readFrames(unread);
       if (more) this.#rest(more);
-      else this.#socket.resume();
+      else {
+        readBudget.expect();
+        this.#socket.resume();
+      }
     });
   }
 
@@ -283,7 +288,7 @@ export class Connection implements ReadingSink {
   }
 
   onCost(bytes: number): boolean {
-    return readBudget.count(this.#reads, bytes);
+    return readBudget.count(this.reads, bytes);
   }
 
   onSettings(): void {

@@ -100,10 +100,12 @@ export interface ReceivedHead {
   readonly fields: readonly Field[] | undefined;
   /** Whether the other side sends nothing more on the stream. */
   readonly ends: boolean;
+  /** Of its block. */
+  readonly bytes: number;
 }
 
 /** A head whose last frame has not come. */
-interface UnfinishedHead extends Omit<ReceivedHead, 'fields'> {
+interface UnfinishedHead extends Omit<ReceivedHead, 'fields' | 'bytes'> {
   /** Its frames' bytes, still compressed. */
   readonly parts: Buffer[];
   cost: number;
@@ -149,7 +151,7 @@ export class HeadReader {
     const ends = (flags & Flag.END_STREAM) !== 0;
     // Nearly every head is one frame without padding.
     if ((flags & ~Flag.END_STREAM) === Flag.END_HEADERS && payload.length + FRAME_COST <= this.#maxRead)
-      return { stream, fields: this.#decoder.decode(payload), ends };
+      return { stream, fields: this.#decoder.decode(payload), ends, bytes: payload.length };
     const part = flags & Flag.PADDED ? unpadded(payload) : payload;
     this.begun = { stream, ends, parts: [], cost: 0, taken: 0 };
     return this.continuation(flags, flags & Flag.PRIORITY ? part.subarray(PRIORITY_LENGTH) : part);
@@ -169,7 +171,7 @@ export class HeadReader {
     const { stream, ends, parts } = begun;
     this.drop();
     const block = parts.length === 0 ? part : Buffer.concat([...parts, part]);
-    return { stream, fields: this.#decoder.decode(block), ends };
+    return { stream, fields: this.#decoder.decode(block), ends, bytes: block.length };
   }
 
   #keep(begun: UnfinishedHead, part: Buffer): void {

@@ -17,6 +17,7 @@ import {
 import { encodeHead, HeadReader } from './heads.ts';
 import { FrameReader } from './reading.ts';
 import { CONFIG, raw, socketPair } from './testing.ts';
+import { Readers } from './ticks.ts';
 
 const HEAD = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1' });
 
@@ -361,6 +362,38 @@ test('a burst of frames with a byte each leaves ticks of the event loop to other
   server.destroy(new Error('test over'));
   const most = Math.max(...inTick);
   assert.ok(most <= 1100, `${most} frames in one tick`);
+});
+
+test('dear heads of many connections of one tenant leave ticks of the event loop to others', async () => {
+  const [connections, heads] = [40, 10];
+  const inTick = [0];
+  const done = Promise.withResolvers<void>();
+  let opened = 0;
+  const next = () => {
+    inTick.push(0);
+    tick = setImmediate(next);
+  };
+  const readers = new Readers();
+  const dear = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1', dear: 'x'.repeat(40_000) });
+  const frames = Array.from({ length: heads }, (_, n) => Buffer.concat(headersFrames(2 * n + 1, dear, false, 65_536)));
+  const all = Buffer.concat([...hello, ...frames]);
+  const pairs = await Promise.all(Array.from({ length: connections }, () => socketPair()));
+  for (const [client, socket] of pairs) {
+    client.write(all);
+    const server = new Http2Link({ role: 'server', socket, readers });
+    server.on('stream', (stream) => {
+      stream.on('error', () => {});
+      inTick[inTick.length - 1] = (inTick.at(-1) ?? 0) + 1;
+      if (++opened === connections * heads) done.resolve();
+    });
+  }
+  let tick = setImmediate(next);
+  await done.promise;
+  clearImmediate(tick);
+  for (const [client] of pairs) client.destroy();
+  // Each connection reads one before it rests for the first time.
+  const long = inTick.filter((read) => read > 12).length;
+  assert.ok(long <= 3, `${long} ticks with many heads: ${inTick.join(' ')}`);
 });
 
 test('what came before a FIN is read, however many ticks it takes', async () => {

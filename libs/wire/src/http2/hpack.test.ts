@@ -96,6 +96,7 @@ const REFUSED: readonly [name: string, section: string, message: RegExp][] = [
   ['Huffman code filled with a whole byte', '0001 61 82 1fff', /HPACK/],
   ['the end of a string in Huffman code', '0001 61 84 ffffffff', /HPACK/],
   ['a table larger than it may be', '3fe21f', /a table of/],
+  ['a third size of the table', '202020', /more than two sizes of its table/],
 ];
 
 for (const [name, section, message] of REFUSED) {

@@ -181,6 +181,8 @@ export class HpackDecoder {
   #tableLimit = DEFAULT_SETTINGS.headerTableSize;
   #block: Buffer = NO_BLOCK;
   #at = 0;
+  /** Sizes of the table that this block has set. */
+  #resizes = 0;
   /** The octets of a short block as characters: to read all at once takes V8 as long as to read one string. */
   #text: string | undefined;
 
@@ -201,6 +203,7 @@ export class HpackDecoder {
   decode(block: Buffer): Field[] | undefined {
     this.#block = block;
     this.#at = 0;
+    this.#resizes = 0;
     const text = block.length <= SHORT_BLOCK ? block.toString('latin1') : undefined;
     this.#text = text;
     const fields: Field[] = [];
@@ -240,6 +243,8 @@ export class HpackDecoder {
     if (first & 0x80) return this.#entry(this.#integer(7));
     if ((first & 0xe0) === 0x20) {
       if (!begins) throw broken("a table's size behind a field");
+      // The smallest since the last block, and the present one.
+      if (++this.#resizes > 2) throw broken('more than two sizes of its table');
       this.#resize(this.#integer(5));
       return undefined;
     }

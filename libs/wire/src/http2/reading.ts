@@ -251,7 +251,7 @@ export class Reading implements FrameHandler {
   }
 
   /**
-   * Returns what it has left to the next tick of the event loop, which may be nothing, if `sink.onHead` says so.
+   * Returns what it has left to the next tick of the event loop, which may be nothing, if `sink.onCost` says so.
    * @throws ConnectionError for malformed HTTP/2, and errors of handlers
    */
   read(chunk: Buffer): Buffer | undefined {
@@ -314,7 +314,9 @@ export class Reading implements FrameHandler {
         const head = this.#readHead(type, flags, id, payload);
         if (!head) break;
         this.#streams.receiveHead(head);
-        this.#count(this.#output.config.headReadBytes);
+        const { headReadBytes, frameReadBytes, headFields } = this.#output.config;
+        const fields = head.fields?.length ?? headFields;
+        this.#count(headReadBytes + fields * frameReadBytes + 3 * head.bytes);
         break;
       }
       case FrameType.RST_STREAM:

@@ -220,7 +220,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   }
 
   /** @throws ConnectionError for a head that no stream can have */
-  receiveHead({ stream: id, fields, ends }: ReceivedHead): void {
+  receiveHead({ stream: id, fields, ends }: Omit<ReceivedHead, 'bytes'>): void {
     const isServer = this.#options.role === 'server';
     const open = this.get(id);
     // To read it has cost as much, whatever becomes of it.

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
-import { afterReads, Closings, ConnectionReads, ReadBudget } from './ticks.ts';
+import { afterReads, Closings, ConnectionReads, ReadBudget, Readers } from './ticks.ts';
 
 /** Closings whose ticks the test runs. */
 function rig() {
@@ -76,10 +76,16 @@ const KIB = 1024;
 /** Turns that end when the test says so. */
 function ticks() {
   let end = () => {};
-  const readBudget = new ReadBudget((next) => {
-    end = next;
-  });
-  return { readBudget, end: () => end() };
+  let readOn = () => {};
+  const readBudget = new ReadBudget(
+    (next) => {
+      end = next;
+    },
+    (next) => {
+      readOn = next;
+    },
+  );
+  return { readBudget, end: () => end(), readOn: () => readOn() };
 }
 
 test('a connection with much to read rests once a tick has read 512 KiB, and reads on in the next', () => {
@@ -102,9 +108,39 @@ test('all connections share a tick', () => {
   assert.deepEqual(rest.slice(4), Array(4).fill([false, true]));
 });
 
-test('a connection with little to read never rests', () => {
+test("connections that rest read on in turns of tenants, and all of a tenant's as much in a tick as one", () => {
+  const { readBudget, end, readOn } = ticks();
+  const read: string[] = [];
+  // Each reads 64 KiB in its turn, and would read on.
+  const restAs = (tenant: Readers, name: string) => {
+    const own = new ConnectionReads();
+    own.readers = tenant;
+    const turn = () => {
+      read.push(name);
+      readBudget.count(own, 64 * KIB);
+      readBudget.rest(own, turn);
+    };
+    readBudget.rest(own, turn);
+  };
+  const loud = new Readers();
+  for (let n = 0; n < 40; n++) restAs(loud, `loud ${n}`);
+  restAs(new Readers(), 'quiet');
+  readOn();
+  assert.equal(read.length, 8, 'no more than 512 KiB');
+  assert.equal(read.filter((name) => name === 'quiet').length, 4);
+  read.length = 0;
+  for (let tick = 0; tick < 10; tick++) {
+    end();
+    readOn();
+  }
+  assert.equal(read.length, 80);
+  assert.equal(new Set(read).size, 41, 'each has a turn');
+});
+
+test('a connection with little to read never rests, not even among many of its tenant', () => {
   const { readBudget } = ticks();
   const [bulk, quiet] = [new ConnectionReads(), new ConnectionReads()];
+  quiet.readers = bulk.readers;
   for (let read = 0; read < 16; read++) readBudget.count(bulk, 64 * KIB);
   assert.equal(readBudget.count(quiet, 100), false);
 });

@@ -1,4 +1,4 @@
-import { Queue } from '@isthmus/runtime';
+import { Queue, Rounds, type TakesTurns } from '@isthmus/runtime';
 import { WIRE } from '../defaults.ts';
 
 type Act = () => void;
@@ -66,25 +66,56 @@ export class Closings {
 /** Shared by this process. */
 export const closings: Closings = new Closings();
 
-/** What connections have read in this tick of the event loop. */
+/** Connections that are read in turns as one: those of a tenant, or one alone. */
+export class Readers extends Queue<() => void> implements TakesTurns {
+  next: this | undefined = undefined;
+  credit = 0;
+  /** The last tick in which they read. `ReadBudget` alone writes it. */
+  tick = -1;
+  /** Of that tick. */
+  bytes = 0;
+}
+
+/** What one connection has read, as `Readers` have. */
+export class ConnectionReads {
+  /** Those that it is read in turns with. */
+  readers = new Readers();
+  tick = -1;
+  bytes = 0;
+}
+
+/**
+ * What connections read in a tick of the event loop. Those that have read enough rest, and read on in turns: of any number of one tenant's, no
+ * more in a tick than of one.
+ */
 export class ReadBudget {
   /** Counts the ticks that begin: those in which much is read. */
   #tick = 0;
   #bytes = 0;
   #begun = false;
+  /** Those with connections that rest. */
+  readonly #rounds = new Rounds<Readers>(WIRE.readAtLeastBytes);
+  #scheduled = false;
   readonly #later: (next: () => void) => void;
+  readonly #inTurns: (readOn: () => void) => void;
   readonly #next = () => {
     this.#begun = false;
     this.#tick++;
     this.#bytes = 0;
   };
 
-  constructor(later: (next: () => void) => void = afterReads) {
+  /** @param inTurns runs the callback later in a tick than `later` does, or in the next */
+  constructor(
+    later: (next: () => void) => void = afterReads,
+    inTurns: (readOn: () => void) => void = (readOn) => void setImmediate(readOn),
+  ) {
     this.#later = later;
+    this.#inTurns = inTurns;
   }
 
-  /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest until the next tick */
-  count(reader: ConnectionReads, bytes: number): boolean {
+  /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest */
+  count(own: ConnectionReads, bytes: number): boolean {
+    const { readers } = own;
     this.#bytes += bytes;
     // Most ticks read far less. What they read counts until a tick has begun, so that none reads more than it may.
     if (!this.#begun && this.#bytes >= WIRE.readATickBytes / 2) {
@@ -92,21 +123,49 @@ export class ReadBudget {
       this.#tick++;
       this.#later(this.#next);
     }
-    if (reader.tick !== this.#tick) {
-      reader.tick = this.#tick;
-      reader.bytes = 0;
+    if (own.tick !== this.#tick) {
+      own.tick = this.#tick;
+      own.bytes = 0;
+      if (readers.tick !== this.#tick) readers.bytes = 0;
+      readers.tick = this.#tick;
     }
-    reader.bytes += bytes;
-    return this.#bytes >= WIRE.readATickBytes && reader.bytes > WIRE.readAtLeastBytes;
+    own.bytes += bytes;
+    readers.bytes += bytes;
+    // Who has little to read rests for nobody: it may be one of thousands.
+    const much = readers.bytes > WIRE.readAtLeastBytes && own.bytes > WIRE.readAtLeastBytes / 2;
+    return this.#bytes >= WIRE.readATickBytes && much;
   }
-}
 
-/** What one connection has read. `ReadBudget` alone writes it. */
-export class ConnectionReads {
-  /** The last tick in which it read. */
-  tick = -1;
-  /** Of that tick. */
-  bytes = 0;
+  /** A connection that has rested is read again: this tick has so much less for others. */
+  expect(): void {
+    this.#bytes += 2 * WIRE.readAtLeastBytes;
+  }
+
+  /** Calls back when it is the turn of a connection that rests: in the next tick, or a later one if many do. */
+  rest({ readers }: ConnectionReads, readOn: () => void): void {
+    readers.push(readOn);
+    this.#rounds.enter(readers);
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (!this.#scheduled) this.#inTurns(() => this.#readOn());
+    this.#scheduled = true;
+  }
+
+  #readOn(): void {
+    this.#scheduled = false;
+    let readers = this.#rounds.current;
+    do {
+      const before = this.#bytes;
+      // It may rest again.
+      readers?.shift()?.();
+      if (readers?.size === 0) this.#rounds.leave();
+      else this.#rounds.spend(this.#bytes - before);
+      readers = this.#rounds.current;
+    } while (readers && this.#bytes < WIRE.readATickBytes);
+    if (readers) this.#schedule();
+  }
 }
 
 /** Shared by this process. */

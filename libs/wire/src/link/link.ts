@@ -7,7 +7,7 @@ import { DuplexStream } from '../http2/duplex.ts';
 import { encodeHead, type Head, headOf, type OutgoingHead } from '../http2/heads.ts';
 import type { Http2Stream } from '../http2/stream.ts';
 import type { StreamRules } from '../http2/streams.ts';
-import { afterReads } from '../http2/ticks.ts';
+import { afterReads, type Readers } from '../http2/ticks.ts';
 
 export interface Http2LinkOptions {
   readonly role: 'client' | 'server';
@@ -17,6 +17,8 @@ export interface Http2LinkOptions {
   readonly config?: Partial<Config>;
   /** Default: both sides are trusted, and may cancel many requests at once. */
   readonly rules?: StreamRules;
+  /** Those that it is read in turns with: the other links of a tenant. Default: none. */
+  readonly readers?: Readers | undefined;
   /** Makes the error that open streams get when the link ends. Default: the reason itself. */
   readonly lost?: (reason: Error) => Error;
 }
@@ -44,7 +46,7 @@ export class Http2Link extends EventEmitter<Http2LinkEvents> {
   readonly #groupField: string | undefined;
   #over: Error | undefined;
 
-  constructor({ role, socket, config: given, rules = {}, lost = (reason) => reason }: Http2LinkOptions) {
+  constructor({ role, socket, config: given, rules = {}, readers, lost = (reason) => reason }: Http2LinkOptions) {
     super();
     const config = given ? { ...WIRE, ...given } : WIRE;
     this.socket = socket;
@@ -62,6 +64,7 @@ export class Http2Link extends EventEmitter<Http2LinkEvents> {
       fault: (error) => this.emit('fault', error),
       ended: (reason) => this.#ended(reason),
     });
+    if (readers) this.#connection.reads.readers = readers;
     this.ping();
     this.#connection.start();
   }

@@ -94,7 +94,13 @@ export interface Hub extends Served {
   events: PlaneEvents;
 }
 
-export async function hub(options: Partial<AgentServiceOptions<void>> = {}): Promise<Hub> {
+type Tenant = { readonly tenant: string };
+
+/** @param options may have an `admit` that says no tenant */
+export async function hub({
+  admit,
+  ...options
+}: Partial<Omit<AgentServiceOptions<Tenant>, 'admit'> & Pick<AgentServiceOptions<void>, 'admit'>> = {}): Promise<Hub> {
   const events = planeEvents();
   const agents: PacketAgent[] = [];
   const clients: PacketClient[] = [];
@@ -102,7 +108,10 @@ export async function hub(options: Partial<AgentServiceOptions<void>> = {}): Pro
     serverId: 'h1',
     serverCount: () => 3,
     events,
-    admit: async () => {},
+    async admit(agent) {
+      await admit?.(agent);
+      return { tenant: 'default' };
+    },
     checkRoom() {},
     onAgent: (agent) => {
       agents.push(agent);
