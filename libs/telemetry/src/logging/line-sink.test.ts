@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
 import { after, describe, mock, type TestContext, test } from 'node:test';
-import { LineSink, sayingOnceItWorks } from './line-sink.ts';
+import { LineSink } from './line-sink.ts';
 
 /** A log that fails on demand and has limited room. Each write takes 5 ms of its clock. */
 class Log {
@@ -43,8 +43,8 @@ function logAndSink(t: TestContext) {
   t.mock.method(fs, 'writeSync', (fd: number, data: string | Uint8Array) =>
     fd === own ? log.write(Buffer.from(data)) : write(fd, data),
   );
-  const report = sayingOnceItWorks((count, reason) => sink.write(`lost ${count}: ${reason}\n`));
-  const sink: LineSink = new LineSink(own, 2 ** 20, report);
+  const works = (lost: number, reason: string) => void (lost > 0 && sink.write(`lost ${lost}: ${reason}\n`));
+  const sink: LineSink = new LineSink(own, 2 ** 20, { works });
   return { log, sink };
 }
 

@@ -16,28 +16,12 @@ const TOO_LONG = 'too long';
 interface SinkReport {
   /** Nothing can be written. Lines wait, and are tried again. */
   failing?(reason: string): void;
-  /** What waited is written. */
-  works(): void;
+  /** What waited is written. So many lines were lost before, for the last of them why. */
+  works(lost: number, reason: string): void;
   /** The file could not be reopened, so the old one stays in use. */
   kept?(reason: string): void;
   /** So many lines are lost. */
-  lost(lines: number, reason: string): void;
-}
-
-/** Says how many lines were lost once writing works again: a sink that cannot write can say nothing itself. */
-export function sayingOnceItWorks(lost: (lines: number, reason: string) => void): SinkReport {
-  let [lines, reason] = [0, ''];
-  return {
-    lost(more, why) {
-      lines += more;
-      reason = why;
-    },
-    works() {
-      const count = lines;
-      lines = 0;
-      if (count > 0) lost(count, reason);
-    },
-  };
+  lost?(lines: number, reason: string): void;
 }
 
 /**
@@ -57,9 +41,10 @@ export class LineSink {
   #lines = '';
   /** How many lines the stream has, since it last wrote all. */
   #waiting = 0;
-  /** Why the last write failed, until one works; whether lines were lost since. */
+  /** Why the last write failed, until one works; how many lines were lost since, and why the last of them was. */
   #failure: string | undefined;
-  #losing = false;
+  #lost = 0;
+  #lostFor = '';
   #reopening = false;
   #tick: NodeJS.Immediate | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -123,9 +108,10 @@ export class LineSink {
     const failure = this.#failure;
     if (failure === undefined) {
       this.#waiting = 0;
-      if (before === undefined && !this.#losing) return;
-      this.#losing = false;
-      this.#report.works();
+      const lost = this.#lost;
+      if (before === undefined && lost === 0) return;
+      this.#lost = 0;
+      this.#report.works(lost, this.#lostFor);
       return;
     }
     if (before === undefined) this.#report.failing?.(failure);
@@ -167,8 +153,9 @@ export class LineSink {
 
   #drop(lines: number): void {
     this.#waiting -= lines;
-    this.#losing = true;
-    this.#report.lost(lines, this.#failure ?? TOO_LONG);
+    this.#lost += lines;
+    this.#lostFor = this.#failure ?? TOO_LONG;
+    this.#report.lost?.(lines, this.#lostFor);
   }
 
   #endTick(): void {

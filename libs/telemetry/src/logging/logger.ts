@@ -3,7 +3,7 @@ import { isPrintable, printableJson, Ring } from '@isthmus/runtime';
 import { HTTP_CREDENTIAL } from '@isthmus/tunnel';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { TELEMETRY } from '../defaults.ts';
-import { LineSink, sayingOnceItWorks, withoutWaiting } from './line-sink.ts';
+import { LineSink, withoutWaiting } from './line-sink.ts';
 
 export type { Logger } from 'pino';
 
@@ -172,8 +172,10 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
   return Object.assign(logger, { recent, levelOf });
 }
 
+/** A sink that cannot write can say nothing itself: what it lost is said once it works again. */
 function standardError(lost: (lines: number, reason: string) => void): LineSink {
-  const sink = new LineSink(withoutWaiting(STDERR), TELEMETRY.logQueueBytes, sayingOnceItWorks(lost));
+  const report = { works: (lines: number, reason: string) => void (lines > 0 && lost(lines, reason)) };
+  const sink = new LineSink(withoutWaiting(STDERR), TELEMETRY.logQueueBytes, report);
   process.on('exit', () => sink.exit());
   return sink;
 }
