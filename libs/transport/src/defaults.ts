@@ -164,7 +164,7 @@ export const TRANSPORT = {
   peerConnectMs: 3000,
   /** How long each further one may take. TCP and TLS take two round trips, which may be 2 s each, and what is lost is sent again. */
   peerReconnectMs: 10_000,
-  /** A gateway's first pause before it connects to a hub again. Each further failure doubles it. */
+  /** A gateway's first pause before it connects to a hub again, unless the link was open for long. Each further failure doubles it. */
   peerRetryFirstMs: 100,
   /** The longest such pause. */
   peerRetryMostMs: 2000,

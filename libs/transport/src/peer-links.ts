@@ -126,8 +126,11 @@ class Reopened {
   }
 
   async #run(): Promise<void> {
+    const from = performance.now();
     await this.#open(() => this.#backoff.reset());
-    if (!this.#stopped) this.#timer = setTimeout(() => void this.#run(), this.#backoff.next());
+    // At once, if it was open for long: if it was this process' last connection, others will soon think that the process is dead.
+    const ms = performance.now() - from > TRANSPORT.peerReconnectMs ? 0 : this.#backoff.next();
+    if (!this.#stopped) this.#timer = setTimeout(() => void this.#run(), ms);
   }
 }
 
