@@ -1,10 +1,11 @@
 import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { VERSION } from '@isthmus/service';
 import { parse } from 'yaml';
 import { until } from '../harness/index.ts';
 import { sessionsAre } from './checks/metrics.ts';
 import { SOCKET } from './control-planes.ts';
-import { apply, kubectl, rolledOut } from './kubectl.ts';
+import { apply, kubectl } from './kubectl.ts';
 import { allowPods, commandsOf, HOLDER, K8S, SERVER as PROXY_SERVER, paste } from './recipe.ts';
 import { endStatic, nextStatic, readPod, removePod, restartApiServer, type Strike, writePod } from './static-pods.ts';
 import type { Fault } from './step.ts';
@@ -14,7 +15,7 @@ import { WAYS } from './way.ts';
 const RECIPE = 'recipes/kubernetes-io';
 const SERVER = 'konnectivity-server';
 const AGENT = 'konnectivity-agent';
-const LEFT_MS = 180_000;
+const ROLLOUT_MS = 180_000;
 
 type Make = 'ANP' | 'Isthmus';
 
@@ -76,14 +77,21 @@ async function changeAgents(to: Make): Promise<void> {
   await agentsRun(to);
 }
 
-/** Waits until all agents are of a make, but for some of ours that leave: those stay as long as their tunnels. */
+/**
+ * Waits until all agents are of a make, but for some of ours that leave: those stay as long as their tunnels. `kubectl rollout status` would wait
+ * for them: of several pods of a node, a DaemonSet's status is that of the oldest.
+ */
 async function agentsRun(make: Make): Promise<void> {
-  await rolledOut('kube-system', `daemonset/${AGENT}`);
-  if (make === 'ANP') return;
-  const images = ['-l', `k8s-app=${AGENT}`, '-o=jsonpath={.items[*].spec.containers[0].image}'];
-  const left = async () =>
-    !(await kubectl(['-n', 'kube-system', 'get', 'pods', ...images])).includes(anpImage('agent'));
-  await until(left, { what: "the end of ANP's agents", deadline: LEFT_MS });
+  const images = { ANP: anpImage('agent'), Isthmus: `isthmus:${VERSION}` };
+  const ready = '{.status.conditions[?(@.type=="Ready")].status}';
+  const line = `{.spec.containers[0].image}|{.metadata.deletionTimestamp}|${ready}{"\\n"}`;
+  const list = ['get', 'pods', '-l', `k8s-app=${AGENT}`, `-o=jsonpath={range .items[*]}${line}{end}`];
+  const run = async () => {
+    const pods = (await kubectl(['-n', 'kube-system', ...list])).trim().split('\n');
+    const stay = pods.map((pod) => pod.split('|')).filter(([image, leaves]) => !leaves || image !== images.Isthmus);
+    return stay.length > 0 && stay.every(([image, , status]) => image === images[make] && status === 'True');
+  };
+  await until(run, { what: `agents of ${make} alone`, deadline: ROLLOUT_MS });
 }
 
 /**

@@ -110,14 +110,16 @@ function holders(): StaticPod[] {
   return CONTROL_PLANES.map((at) => placed(pod, at));
 }
 
-/** Returns the servers of all control planes. @param leases whether they hold leases, and do not say how many they are */
-export function servers({ leases = false } = {}): StaticPod[] {
+/**
+ * Returns the servers of all control planes.
+ * @param leases whether they hold leases
+ * @param count whether they say how many they are, too
+ */
+export function servers({ leases = false, count = true } = {}): StaticPod[] {
   const recipes = recipesServer();
   const [container] = recipes.spec.containers;
-  if (leases) {
-    const flags = (container.args ?? []).filter((flag) => !flag.startsWith('--server-count='));
-    container.args = [...flags, '--enable-lease-controller=true'];
-  }
+  const flags = (container.args ?? []).filter((flag) => count || !flag.startsWith('--server-count='));
+  container.args = leases ? [...flags, '--enable-lease-controller=true'] : flags;
   return CONTROL_PLANES.map((at) => server(recipes, at));
 }
 

@@ -21,7 +21,7 @@ export const METRICS: Check = {
     assert.equal(sample(page, DIALS, {}), dials, 'the API server dialled some other way, too');
     const served = (await pagesOf(way)).map((each) => sample(each, SERVED, {}));
     assert.ok(!way.servers || served.some((count) => count > 0), `no server counts a dial: ${served}`);
-    return `${dials} dials, ${sample(page, FAILURES, labels)} failed; servers counted ${served.join(' and ')}`;
+    return `${dials} dials, ${sample(page, FAILURES, labels)} failed; of servers: ${served.join(', ')}`;
   },
 };
 

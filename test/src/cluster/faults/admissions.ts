@@ -11,8 +11,6 @@ const EVERY_MS = 200;
 const ANSWER_MS = 30_000;
 /** How long the API server takes to say that its connection to a webhook was cut: less than any wait for another. */
 const CUT_MS = 1000;
-/** What kubectl says if no API server answers. */
-const BAD_GATEWAY = 502;
 
 /** Objects that were to be admitted by webhooks. */
 export interface AdmissionFigures {
@@ -69,7 +67,9 @@ async function post(url: string, kind: string) {
     const answer = await fetch(url, { method: 'POST', headers, body, signal: AbortSignal.timeout(ANSWER_MS) });
     const text = (await answer.text()).slice(0, 400);
     const seen = /seen by the probe/.test(answer.headers.get('warning') ?? '');
-    return answer.status === BAD_GATEWAY ? undefined : { status: answer.status, text, seen };
+    // `kubectl proxy` says in plain text that no API server answers.
+    const isOfApiServer = /json/.test(answer.headers.get('content-type') ?? '');
+    return isOfApiServer ? { status: answer.status, text, seen } : undefined;
   } catch {
     return undefined;
   }
