@@ -32,6 +32,12 @@ import { admit, type ConnectionHandlers, handshakeFailure } from './admit.ts';
 const NO_TICKETS = constants.SSL_OP_NO_TICKET;
 
 /**
+ * Another handshake on a connection of TLS 1.2 costs as much as the first. Node lets a client have any number: after three it emits an error, and
+ * goes on. Go's servers know none.
+ */
+const ONE_HANDSHAKE = constants.SSL_OP_NO_RENEGOTIATION;
+
+/**
  * Ours first: our agents offer both, a Go agent only h2, an API server nothing. Of callers that offer both, Go's net/http sends HTTP/1.1 to a
  * proxy whatever was chosen, and Node 26's fetch connects anew without end if it is h2. gRPC's clients offer h2 alone. Not an
  * ALPNCallback: for that, Node makes a string of each name that a peer offers, six times the cost of its handshake for 64 KiB of them.
@@ -59,7 +65,7 @@ export function tlsChoice(
   policy: Pick<TlsSettings, 'ciphers' | 'minVersion'>,
 ): SecureContext {
   const own = { cert: ownChain(cert).pem, key: pemText(key) };
-  return createSecureContext({ ...secureContextOptions(policy), ...own, secureOptions: NO_TICKETS });
+  return createSecureContext({ ...secureContextOptions(policy), ...own, secureOptions: NO_TICKETS | ONE_HANDSHAKE });
 }
 
 /** A certificate that comes and goes, which a server shows instead of its files'. */
@@ -106,7 +112,7 @@ export function tlsServer(
       ...(verifies && { ca: roots.pem }),
       cert: withIssuers({ cert: own.cert, ca }),
       ...(own.key && { key: pemText(own.key) }),
-      secureOptions: NO_TICKETS,
+      secureOptions: NO_TICKETS | ONE_HANDSHAKE,
     };
   };
   const use = (read: ReadTls) => server.setSecureContext(shown(read));
