@@ -13,11 +13,17 @@ const REST = `The first ${TELEMETRY.metricNames} have a line each; the rest shar
 type CountedSession = Pick<SessionRecord, 'tenant' | 'agentId' | 'hubId' | 'identifiers'>;
 
 /** Counts sessions. */
-export type SessionCounter = Record<'came' | 'went', (session: CountedSession) => void>;
+export interface SessionCounter {
+  /** @param by 1 for one that has come, -1 for one that has gone */
+  count(session: CountedSession, by: 1 | -1): void;
+}
 
 /** The sessions that the process itself holds as a hub. */
 export function ownSessions(counter: SessionCounter): Subscriptions {
-  return { 'session:open': (session) => counter.came(session), 'session:close': (session) => counter.went(session) };
+  return {
+    'session:open': (session) => counter.count(session, 1),
+    'session:close': (session) => counter.count(session, -1),
+  };
 }
 
 /** The tenant and hub that something belongs to. */
@@ -37,12 +43,10 @@ export class Census {
   readonly #tenants = new Map<string, number>();
   readonly #hubs = new Map<string, number>();
 
-  came(placed: Placed): void {
-    this.#count(placed, 1);
-  }
-
-  went(placed: Placed): void {
-    this.#count(placed, -1);
+  count({ tenant, hubId }: Placed, by: 1 | -1): void {
+    this.total += by;
+    countIn(this.#tenants, tenant, by);
+    countIn(this.#hubs, hubId, by);
   }
 
   hubs(): Iterable<readonly [hubId: string, count: number]> {
@@ -65,12 +69,6 @@ export class Census {
     families.tallied('gauge', `tenant_${name}`, `Current number of ${what}, by tenant. ${REST}`, ['tenant'], () =>
       Array.from(bounded(this.#tenants, always()), ([tenant, count]) => [{ tenant }, count] as const),
     );
-  }
-
-  #count({ tenant, hubId }: Placed, by: 1 | -1): void {
-    this.total += by;
-    countIn(this.#tenants, tenant, by);
-    countIn(this.#hubs, hubId, by);
   }
 }
 
@@ -106,15 +104,7 @@ export class Backends implements SessionCounter {
     return this.#ready.get(strategy)?.total ?? 0;
   }
 
-  came(session: CountedSession): void {
-    this.#count(session, 1);
-  }
-
-  went(session: CountedSession): void {
-    this.#count(session, -1);
-  }
-
-  #count(session: CountedSession, by: 1 | -1): void {
+  count(session: CountedSession, by: 1 | -1): void {
     for (const [strategy, tally] of this.#ready) {
       for (const name of backendNames(strategy, session)) tally.count(session.tenant, name, by);
     }

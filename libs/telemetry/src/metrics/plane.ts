@@ -60,11 +60,8 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
   if (role === 'gateway' && hasTenants) tenantLimitMetrics(families, () => state?.using?.() ?? []);
   const counters: SessionCounter[] = [known];
   const all: SessionCounter = {
-    came(session) {
-      for (const counter of counters) counter.came(session);
-    },
-    went(session) {
-      for (const counter of counters) counter.went(session);
+    count(session, by) {
+      for (const counter of counters) counter.count(session, by);
     },
   };
   return {
@@ -72,7 +69,11 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
     watch: (counter) => counters.push(counter),
     measure(seen) {
       state = seen;
-      if (seen.gateway) unwatch = seen.gateway.watch(all);
+      const watcher = {
+        came: (session) => all.count(session, 1),
+        went: (session) => all.count(session, -1),
+      } satisfies SessionWatcher;
+      if (seen.gateway) unwatch = seen.gateway.watch(watcher);
     },
     close: () => unwatch(),
   };

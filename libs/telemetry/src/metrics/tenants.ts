@@ -48,10 +48,7 @@ export function tenantMetrics(
   };
   declare(families, { role, counts, tunnels, agents, state });
   return {
-    sessions: {
-      came: ({ tenant, agentId }) => agents.count(tenant, agentId, 1),
-      went: ({ tenant, agentId }) => agents.count(tenant, agentId, -1),
-    },
+    sessions: { count: ({ tenant, agentId }, by) => agents.count(tenant, agentId, by) },
     subscriptions: {
       'dial:end'(by, dial, { error, failure }) {
         const tally = by === role && !dial.trial ? of(dial.tenant)?.dials : undefined;

@@ -85,7 +85,7 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
       if (tunnel.role !== role) return;
       const { dial, hubId, resumable } = tunnel;
       if (cuts) getOrPut(cuts, dial.tenant, () => new Map(CUT_BY.map((by) => [by, 0])));
-      census.came({ tenant: dial.tenant, hubId });
+      census.count({ tenant: dial.tenant, hubId }, 1);
       if (resumable) hubs.set(resumable, hubId);
     },
     // Also comes before a tunnel is open, and after.
@@ -93,8 +93,8 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
       const { dial, hubId } = resumable;
       const before = hubs.get(resumable);
       if (before === undefined || before === hubId) return;
-      census.went({ tenant: dial.tenant, hubId: before });
-      census.came({ tenant: dial.tenant, hubId });
+      census.count({ tenant: dial.tenant, hubId: before }, -1);
+      census.count({ tenant: dial.tenant, hubId }, 1);
       hubs.set(resumable, hubId);
     },
     'tunnel:close'(tunnel, { how, by }) {
@@ -107,7 +107,7 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
       }
       const hubId = (resumable && hubs.get(resumable)) ?? tunnel.hubId;
       if (resumable) hubs.delete(resumable);
-      census.went({ tenant: dial.tenant, hubId });
+      census.count({ tenant: dial.tenant, hubId }, -1);
       ended.up += tunnel.up;
       ended.down += tunnel.down;
     },
