@@ -1,48 +1,57 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { AttachAnswer, AttachClaim, ResumeOffer } from '@isthmus/tunnel';
-import type { Head } from '@isthmus/wire';
+import { type AttachAnswer, type AttachClaim, DialAbort, type ResumeOffer } from '@isthmus/tunnel';
+import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import {
-  addAttached,
-  addClaim,
-  addOffer,
-  addTicket,
-  readAttached,
-  readClaim,
-  readOffer,
+  answerHead,
+  attachedHead,
+  attachHead,
+  readAnswer,
+  readAttach,
+  readAttachedAnswer,
   readRequest,
-  readTicket,
+  requestHead,
 } from './dial-heads.ts';
 import { encodeMark, readMark } from './tunnel-end.ts';
 
-/** Returns what the other side reads. */
-function passed<T>(add: (head: Record<string, string | number>) => void, read: (head: Head) => T): T {
-  const head: Record<string, string | number> = {};
-  add(head);
-  return read(head as Head);
+/** As the other side reads it. */
+function passed(head: OutgoingHead, changes: Head = {}): Head {
+  const texts = Object.entries(head).map(([name, value]) => [name, String(value)]);
+  return { ...Object.fromEntries(texts), ...changes };
 }
 
-const SECRET = '0123456789abcdef'.repeat(2);
+const INSTANCE = '0123456789abcdef';
+const SECRET = INSTANCE.repeat(2);
+const DESTINATION = { host: 'node', port: 10250 };
+
+function dial(resumeOffer?: ResumeOffer) {
+  const deadline = performance.now() + 60_000;
+  return {
+    ...{ id: INSTANCE, tenant: 'acme', destination: DESTINATION, deadline, signal: new DialAbort() },
+    ...(resumeOffer && { resumeOffer }),
+  };
+}
 
 test('a dial offers to resume its tunnel, and says whether the gateway itself does', () => {
-  const gateway = '0123456789abcdef';
   const offers: readonly ResumeOffer[] = [
     { halfAtPeer: false, gatewayInstance: undefined },
     { halfAtPeer: true, gatewayInstance: undefined },
-    { halfAtPeer: false, gatewayInstance: gateway },
-    { halfAtPeer: true, gatewayInstance: gateway },
+    { halfAtPeer: false, gatewayInstance: INSTANCE },
+    { halfAtPeer: true, gatewayInstance: INSTANCE },
   ];
-  for (const offer of offers)
-    assert.deepEqual(
-      passed((head) => addOffer(head, offer), readOffer),
-      offer,
-    );
-  assert.equal(readOffer({}), undefined);
-  assert.deepEqual(readOffer({ 'isthmus-resume': '?1;gateway=me;more' }), offers[0]);
-  assert.deepEqual(readOffer({ 'isthmus-resume': `?1;direct;gateway=${gateway};more=1` }), offers[3]);
-  assert.equal(readOffer({ 'isthmus-resume': '?10' }), undefined);
+  for (const offer of offers) assert.deepEqual(readRequest(passed(requestHead(dial(offer)))).resumeOffer, offer);
+  const read = (text?: string) =>
+    readRequest(passed(requestHead(dial()), text === undefined ? {} : { 'isthmus-resume': text })).resumeOffer;
+  assert.equal(read(), undefined);
+  assert.deepEqual(read('?1;gateway=me;more'), offers[0]);
+  assert.deepEqual(read(`?1;direct;gateway=${INSTANCE};more=1`), offers[3]);
+  assert.equal(read('?10'), undefined);
 });
+
+function attach(claim: AttachClaim, halfAtPeer: boolean, changes?: Head) {
+  return readAttach(passed(attachHead({ ...dial(), session: 's', claim, halfAtPeer }), changes));
+}
 
 test('an attach says where its half stands, and whether the gateway itself asks', () => {
   const claims: readonly AttachClaim[] = [
@@ -50,16 +59,19 @@ test('an attach says where its half stands, and whether the gateway itself asks'
     { number: 9, received: 2 ** 48 - 1, taken: 5, final: 7, secret: SECRET },
   ];
   for (const claim of claims)
-    for (const halfAtPeer of [false, true])
-      assert.deepEqual(
-        passed((head) => addClaim(head, claim, halfAtPeer), readClaim),
-        { claim, halfAtPeer },
-      );
+    for (const halfAtPeer of [false, true]) {
+      const read = attach(claim, halfAtPeer);
+      assert.deepEqual([read.claim, read.halfAtPeer, read.session], [claim, halfAtPeer, 's']);
+    }
 });
+
+const NAMES = { agentId: 'a1', sessionId: 's', hubId: 'h1' };
 
 test('an attach that cannot be read is refused, and so is an answer to one', () => {
   const good = `number=1;received=0;taken=0;secret=${SECRET}`;
   const behind = `${'x=y;'.repeat(TRANSPORT.fieldParts)}${good}`;
+  const claim: AttachClaim = { number: 1, received: 0, taken: 0, secret: SECRET };
+  assert.deepEqual(attach(claim, false, { 'isthmus-attach': good }).claim, claim);
   for (const bad of [
     '',
     behind,
@@ -68,25 +80,24 @@ test('an attach that cannot be read is refused, and so is an answer to one', () 
     good.replace('0123', '012x'),
     '=;=',
   ]) {
-    const read = () => readClaim({ 'isthmus-attach': bad });
+    const read = () => attach(claim, false, { 'isthmus-attach': bad });
     assert.throws(read, { code: 'http_request_error', message: 'not an attach: isthmus-attach cannot be read' });
   }
-  for (const head of [{}, { 'isthmus-attach': 'from=x' }])
-    assert.throws(() => readAttached(head), { code: 'proxy_internal_error', retryable: true });
+  const answer = attachedHead({ ...NAMES, answer: { from: 1, received: 2, taken: 3 } });
+  for (const bad of ['', 'from=x'])
+    assert.throws(() => readAttachedAnswer(passed(answer, { 'isthmus-attach': bad })), {
+      code: 'proxy_internal_error',
+      retryable: true,
+    });
 });
 
 test('an answer brings the ticket, or where the tunnel goes on', () => {
-  const ticket = { instance: '0123456789abcdef', secret: SECRET };
-  const attached: AttachAnswer = { from: 3, received: 4, taken: 5, final: 6 };
-  assert.deepEqual(
-    passed((head) => addTicket(head, ticket), readTicket),
-    ticket,
-  );
-  assert.equal(readTicket({ 'isthmus-resume': 'instance=1;secret=2' }), undefined);
-  assert.deepEqual(
-    passed((head) => addAttached(head, attached), readAttached),
-    attached,
-  );
+  const ticket = { instance: INSTANCE, secret: SECRET };
+  const head = answerHead({ ...NAMES, timing: {} }, ticket);
+  assert.deepEqual(readAnswer(passed(head)), { ...NAMES, timing: {}, ticket });
+  assert.equal(readAnswer(passed(head, { 'isthmus-resume': 'instance=1;secret=2' })).ticket, undefined);
+  const answer: AttachAnswer = { from: 3, received: 4, taken: 5, final: 6 };
+  assert.deepEqual(readAttachedAnswer(passed(attachedHead({ ...NAMES, answer }))), { ...NAMES, answer });
 });
 
 test('a mark keeps its positions, and other bytes are none', () => {

@@ -1,7 +1,6 @@
 import { isPrintable } from '@isthmus/runtime';
 import {
   type AttachAnswer,
-  type AttachClaim,
   AttachRefused,
   type AttachRequest,
   type Caller,
@@ -16,7 +15,6 @@ import {
   isDialErrorCode,
   NotAuthorised,
   parseDestination,
-  type ResumeOffer,
   type ResumeTicket,
 } from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
@@ -47,60 +45,6 @@ const OFFER = /^\?1(;direct)?(?:;gateway=([0-9a-f]{16}))?(?:;|$)/;
 
 /** The field of an answer to a dial. Later versions may add more. */
 const TICKET = /^instance=([0-9a-f]{16});secret=([0-9a-f]{32})(?:;|$)/;
-
-export function addOffer(head: Fields, { halfAtPeer, gatewayInstance: gateway }: ResumeOffer): void {
-  head[RESUME_FIELD] = `?1${halfAtPeer ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
-}
-
-export function readOffer(head: Head): ResumeOffer | undefined {
-  const [offer, halfAtPeer, gateway] = OFFER.exec(head[RESUME_FIELD] ?? '') ?? [];
-  return offer === undefined ? undefined : { halfAtPeer: halfAtPeer !== undefined, gatewayInstance: gateway };
-}
-
-export function addTicket(head: Fields, { instance, secret }: ResumeTicket): void {
-  head[RESUME_FIELD] = `instance=${instance};secret=${secret}`;
-}
-
-/** Ignores a field that cannot be read. The tunnel is then not resumed. */
-export function readTicket(head: Head): ResumeTicket | undefined {
-  const [, instance, secret] = TICKET.exec(head[RESUME_FIELD] ?? '') ?? [];
-  return instance && secret ? { instance, secret } : undefined;
-}
-
-/** @param halfAtPeer see `ResumeOffer` */
-export function addClaim(
-  head: Fields,
-  { secret, number, received, taken, final }: AttachClaim,
-  halfAtPeer: boolean,
-): void {
-  head[ATTACH_FIELD] = encode({ secret, number, received, taken, final, ...(halfAtPeer && { direct: 1 }) });
-}
-
-/** @throws DialError http_request_error for an attach that cannot be read */
-export function readClaim(head: Head): { readonly claim: AttachClaim; readonly halfAtPeer: boolean } {
-  const values = decode(head[ATTACH_FIELD] ?? '');
-  const secret = values.get('secret') ?? '';
-  const [number, received, taken] = positions(values, ['number', 'received', 'taken']);
-  if (!SECRET.test(secret) || number === undefined || received === undefined || taken === undefined)
-    // It is not quoted, for it may hold the secret.
-    throw new DialError('http_request_error', `not an attach: ${ATTACH_FIELD} cannot be read`);
-  return { claim: { secret, number, received, taken, ...finalOf(values) }, halfAtPeer: values.get('direct') === '1' };
-}
-
-export function addAttached(head: Fields, { from, received, taken, final }: AttachAnswer): void {
-  head[ATTACH_FIELD] = encode({ from, received, taken, final });
-}
-
-/** @throws DialError proxy_internal_error, retryable, for an answer that does not say where to go on */
-export function readAttached(head: Head): AttachAnswer {
-  const values = decode(head[ATTACH_FIELD] ?? '');
-  const [from, received, taken] = positions(values, ['from', 'received', 'taken']);
-  if (from === undefined || received === undefined || taken === undefined) {
-    const text = 'the answer to the attach does not say where to go on';
-    throw new DialError('proxy_internal_error', text, { retryable: true });
-  }
-  return { from, received, taken, ...finalOf(values) };
-}
 
 function encode(values: Readonly<Record<string, string | number | undefined>>): string {
   const given = Object.entries(values).filter(([, value]) => value !== undefined);
@@ -151,7 +95,10 @@ export function requestHead(request: DialRequest): OutgoingHead {
   const head: Fields = { ':method': 'CONNECT', ':authority': formatDestination(request.destination) };
   addCommon(head, request);
   if (request.trial) head[TRIAL_FIELD] = '?1';
-  if (request.resumeOffer) addOffer(head, request.resumeOffer);
+  if (request.resumeOffer) {
+    const { halfAtPeer, gatewayInstance: gateway } = request.resumeOffer;
+    head[RESUME_FIELD] = `?1${halfAtPeer ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
+  }
   return head;
 }
 
@@ -168,7 +115,8 @@ export function attachHead(request: AttachRequest): OutgoingHead {
     head[AGENT_FIELD] = percentEncoded(process.agentId);
     head[INSTANCE_FIELD] = process.instance;
   }
-  addClaim(head, request.claim, request.halfAtPeer);
+  const { secret, number, received, taken, final } = request.claim;
+  head[ATTACH_FIELD] = encode({ secret, number, received, taken, final, ...(request.halfAtPeer && { direct: 1 }) });
   return head;
 }
 
@@ -193,12 +141,12 @@ export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledge
   // As gateways before `POST /attach` asked. As a dial, it would reach the destination a second time.
   if (head['isthmus-attach'] !== undefined)
     throw new DialError('http_request_error', `an attach is no dial: ask by POST ${ATTACH_PATH}`);
-  const resumeOffer = readOffer(head);
+  const [offer, halfAtPeer, gatewayInstance] = OFFER.exec(head[RESUME_FIELD] ?? '') ?? [];
   const session = head['isthmus-session'];
   return {
     ...readCommon(head),
     ...(session !== undefined && { session }),
-    ...(resumeOffer && { resumeOffer }),
+    ...(offer !== undefined && { resumeOffer: { halfAtPeer: halfAtPeer !== undefined, gatewayInstance } }),
     ...(head[TRIAL_FIELD] === '?1' && { trial: true }),
     ...progress,
   };
@@ -211,9 +159,16 @@ export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledge
 export function readAttach(head: Head, { underWay }: Pick<AttachRequest, 'underWay'> = {}): ServedAttach {
   const session = head['isthmus-session'] ?? '';
   const process = readProcess(head);
+  const values = decode(head[ATTACH_FIELD] ?? '');
+  const secret = values.get('secret') ?? '';
+  const [number, received, taken] = positions(values, ['number', 'received', 'taken']);
+  if (!SECRET.test(secret) || number === undefined || received === undefined || taken === undefined)
+    // It is not quoted, for it may hold the secret.
+    throw new DialError('http_request_error', `not an attach: ${ATTACH_FIELD} cannot be read`);
   return {
     ...readCommon(head),
-    ...readClaim(head),
+    claim: { secret, number, received, taken, ...finalOf(values) },
+    halfAtPeer: values.get('direct') === '1',
     session,
     ...(process && { process }),
     ...(underWay && { underWay }),
@@ -315,7 +270,7 @@ export function answerHead(answer: Omit<Answer, 'ticket'>, ticket: ResumeTicket 
   if (agentPrincipal !== undefined) head['isthmus-agent-principal'] = encodeURIComponent(agentPrincipal);
   const told = serverTiming(timing);
   if (told !== '') head['server-timing'] = told;
-  if (ticket) addTicket(head, ticket);
+  if (ticket) head[RESUME_FIELD] = `instance=${ticket.instance};secret=${ticket.secret}`;
   return head;
 }
 
@@ -324,8 +279,9 @@ interface AttachedAnswer extends Names {
 }
 
 export function attachedHead({ answer, ...names }: AttachedAnswer): OutgoingHead {
+  const { from, received, taken, final } = answer;
   const head = namesHead(names);
-  addAttached(head, answer);
+  head[ATTACH_FIELD] = encode({ from, received, taken, final });
   return head;
 }
 
@@ -362,8 +318,9 @@ export function readAnswer(head: Head, session?: SessionNames): Answer {
   const status = Number(head[':status']);
   if (status !== 200) throw readRefusal(head, status);
   const answer: Answer = { ...(session ?? readSession(head)), timing: readTiming(head['server-timing'] ?? '') };
-  const ticket = readTicket(head);
-  if (ticket) answer.ticket = ticket;
+  // What cannot be read is ignored: the tunnel is then not resumed.
+  const [, instance, secret] = TICKET.exec(head[RESUME_FIELD] ?? '') ?? [];
+  if (instance && secret) answer.ticket = { instance, secret };
   return answer;
 }
 
@@ -377,7 +334,13 @@ function readSession(head: Head): SessionNames {
 export function readAttachedAnswer(head: Head): AttachedAnswer {
   const status = Number(head[':status']);
   if (status !== 200) throw readRefusal(head, status);
-  return { ...readNames(head), answer: readAttached(head) };
+  const values = decode(head[ATTACH_FIELD] ?? '');
+  const [from, received, taken] = positions(values, ['from', 'received', 'taken']);
+  if (from === undefined || received === undefined || taken === undefined) {
+    const text = 'the answer to the attach does not say where to go on';
+    throw new DialError('proxy_internal_error', text, { retryable: true });
+  }
+  return { ...readNames(head), answer: { from, received, taken, ...finalOf(values) } };
 }
 
 function readNames(head: Head): Names {
