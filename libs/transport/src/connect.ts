@@ -239,20 +239,16 @@ function closeIfClosed(socket: Socket): void {
  * ends with the connection, as upstream's does.
  */
 function answerError(socket: Socket, error: DialError): void {
-  if (socket.destroyed || !socket.writable) return;
-  const head = [
-    `HTTP/1.1 ${error.status} ${reasonPhrase(error)}`,
-    'content-type: text/plain; charset=utf-8',
-    'connection: close',
-  ];
-  for (const [name, value] of refusalFields(error)) head.push(`${name}: ${value}`);
-  answerLast(socket, `${head.join('\r\n')}\r\n\r\n${error.message}\n`);
+  answerLast(socket, error.status, refusalFields(error), reasonPhrase(error), `${error.message}\n`);
 }
 
 /** What a refusal says beside its status. */
 function refusalFields(error: DialError): Field[] {
   const { status } = error;
-  const fields: Field[] = [['proxy-status', proxyStatus(error)]];
+  const fields: Field[] = [
+    ['content-type', 'text/plain; charset=utf-8'],
+    ['proxy-status', proxyStatus(error)],
+  ];
   if (status === 407) for (const challenge of CHALLENGES) fields.push(['proxy-authenticate', challenge]);
   if (status === 405) fields.push(['allow', 'CONNECT']);
   if (status === 503 || status === 429) fields.push(['retry-after', String(error.retryAfter)]);

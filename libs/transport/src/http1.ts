@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { printable } from '@isthmus/runtime';
 import type { Field } from '@isthmus/wire';
@@ -178,13 +179,20 @@ export function reasonOf(text: string): string {
   return printable((percentDecoded(text) ?? text).slice(0, TRANSPORT.shownReasonCharacters));
 }
 
+/** The text of an answer that ends its connection. */
+export function lastAnswer(status: number, fields: readonly Field[], reason = STATUS_CODES[status] ?? 'Error', body = ''): string {
+  const lines = [['connection', 'close'], ...fields].map(([name, value]) => `${name}: ${value}`);
+  return [`HTTP/1.1 ${status} ${reason}`, ...lines, '', body].join('\r\n');
+}
+
 /**
  * Ends a connection with an answer. What the peer still sends is read and dropped, for a while: with bytes that nobody has read, the close
  * becomes a reset, which overtakes the answer.
  */
-export function answerLast(socket: Socket, answer: string): void {
+export function answerLast(socket: Socket, ...answer: Parameters<typeof lastAnswer>): void {
+  if (socket.destroyed || !socket.writable) return;
   endsSoon(socket);
-  socket.resume().end(answer);
+  socket.resume().end(lastAnswer(...answer));
 }
 
 /** Gives a refused peer a while to close. @param late called if it has not */

@@ -10,7 +10,6 @@ import {
   type Hold,
   parseDestination,
   type TunnelInfo,
-  toldOf,
 } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
@@ -133,7 +132,7 @@ export class HoldLinks {
     });
     const refuse = (status: number, error: Error): undefined => {
       events.emit('refused', 'hold links', peer.remote, error);
-      answerRefusal(socket, status, toldOf(error));
+      answerRefusal(socket, status, error);
     };
     if (this.#leaving) return refuse(503, new Error('this gateway is leaving'));
     const who = identifyCaller(peer);

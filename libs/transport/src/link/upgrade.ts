@@ -1,8 +1,7 @@
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { guarding } from '@isthmus/runtime';
 import { checkAgentId, checkName, NotAuthorised, toldOf } from '@isthmus/tunnel';
-import type { PingInterval } from '@isthmus/wire';
+import type { Field, PingInterval } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import {
   answerLast,
@@ -201,7 +200,7 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
   };
   const refuse = (socket: Socket, error: Error) => {
     options.refused(socket, error);
-    answerRefusal(socket, statusOf(error), toldOf(error));
+    answerRefusal(socket, statusOf(error), error);
   };
   const admit = async (socket: Socket, hello: AgentHello) => {
     let answered = false;
@@ -305,15 +304,12 @@ function statusOf(error: Error): number {
   return error.undecided ? 503 : 403;
 }
 
-/** Answers with a status and its reason, and ends the connection. */
-export function answerRefusal(socket: Socket, status: number, text: string): void {
-  if (socket.destroyed || !socket.writable) return;
-  const head = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Error'}`,
-    'connection: close',
-    ...([429, 503].includes(status) ? [`retry-after: ${TRANSPORT.retryAfterSeconds}`] : []),
-    `isthmus-error: ${percentEncoded(text)}`,
-    'content-length: 0',
+/** Answers with a status and what may be told of the error, and ends the connection. */
+export function answerRefusal(socket: Socket, status: number, error: Error): void {
+  const fields: Field[] = [
+    ['isthmus-error', percentEncoded(toldOf(error))],
+    ['content-length', '0'],
   ];
-  answerLast(socket, `${head.join('\r\n')}\r\n\r\n`);
+  if (status === 429 || status === 503) fields.push(['retry-after', String(TRANSPORT.retryAfterSeconds)]);
+  answerLast(socket, status, fields);
 }

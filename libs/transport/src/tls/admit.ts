@@ -1,4 +1,3 @@
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
 import {
@@ -15,6 +14,7 @@ import {
   type Config,
   Connection,
   DEFAULT_FRAME,
+  type Field,
   greeting,
   hpackEncode,
   StatusError,
@@ -22,7 +22,7 @@ import {
   WIRE,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { endsSoon, percentEncoded } from '../http1.ts';
+import { endsSoon, lastAnswer, percentEncoded } from '../http1.ts';
 import { belowOf, faultOfClient } from './certificate.ts';
 
 /** TLS alerts about certificates and versions (RFC 8446 section 6.2), and what their sender means. */
@@ -100,13 +100,12 @@ function turnAway(socket: TLSSocket, why: string, wanted: () => void): void {
 
 function refusal(why: string): string {
   const body = `${why}\n`;
-  const fields = [
-    'connection: close',
-    'content-type: text/plain; charset=utf-8',
-    `content-length: ${Buffer.byteLength(body)}`,
-    `${WHY_FIELD}: ${percentEncoded(why)}`,
+  const fields: Field[] = [
+    ['content-type', 'text/plain; charset=utf-8'],
+    ['content-length', String(Buffer.byteLength(body))],
+    [WHY_FIELD, percentEncoded(why)],
   ];
-  return [`HTTP/1.1 403 ${STATUS_CODES[403]}`, ...fields, '', body].join('\r\n');
+  return lastAnswer(403, fields, undefined, body);
 }
 
 /** Answers a request, or a peer that waits to be told. Deno reads nothing more of a connection that it has ended: so not at once. */
@@ -157,12 +156,8 @@ function answerFirstStream(socket: TLSSocket, why: string, wanted: () => void): 
 /** What OpenSSL says of a plain-text request, such as the CONNECT of a tool whose proxy's address begins with http://. */
 const PLAIN_HTTP = /:(http request|https proxy request)/;
 
-const PLAIN_ANSWER = (() => {
-  const why = 'this port speaks TLS: use https:// in the proxy address, and make a new token if one was sent';
-  return [`HTTP/1.1 400 Bad Request: ${why}`, 'connection: close', 'content-type: text/plain', '', `${why}\n`].join(
-    '\r\n',
-  );
-})();
+const PLAIN_WHY = 'this port speaks TLS: use https:// in the proxy address, and make a new token if one was sent';
+const PLAIN_ANSWER = lastAnswer(400, [['content-type', 'text/plain']], `Bad Request: ${PLAIN_WHY}`, `${PLAIN_WHY}\n`);
 
 /** Answers below TLS, whose socket is about to be destroyed with this one. One small write goes out at once. */
 function answerPlain(below: Socket): void {
