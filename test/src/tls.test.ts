@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { connect, createServer, type TLSSocket } from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { clientTlsOf, type TlsSettings } from '@isthmus/runtime';
-import { connectPackets, secureConnect, tlsServer } from '@isthmus/transport';
+import { connectPackets, connectSecurely, tlsServer } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 
 test('a context is made once, and again when its files have changed', async (t) => {
@@ -84,10 +84,9 @@ async function refusalOf(port: number, tls: TlsSettings): Promise<string> {
   const { signal } = new AbortController();
   const [host, target] = ['127.0.0.1', `127.0.0.1:${port}`];
   const asked = { target, agentId: 'a', identifiers: '', keepaliveMs: 3_600_000, timeout: 60_000, signal };
-  const { socket, done } = secureConnect({ host, port, ALPNProtocols: ['h2'] }, clientTlsOf(tls), [host]);
-  socket.on('error', () => {});
-  const { message } = await done
-    .then(() => connectPackets(socket, asked))
+  const options = { tls, names: [host], ALPNProtocols: ['h2'], timeout: 60_000 };
+  const { message } = await connectSecurely({ host, port }, options)
+    .then((socket) => connectPackets(socket, asked))
     .then(
       () => assert.fail('it was let in'),
       (error: Error) => error,

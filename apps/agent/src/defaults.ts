@@ -77,12 +77,11 @@ export const AGENT = {
   apiServerAvoidMs: 10_000,
   /** How long a hub may take to accept a link for clients of the API server. */
   apiServerLinkMs: 10_000,
-  /** The first pause before such a link is opened again. Each further failure doubles it. */
-  apiServerLinkAgainMs: 100,
-  /** The longest such pause. */
-  apiServerLinkAgainMostMs: 2000,
-  /** The longest such pause after a refusal. A hub does some 125 handshakes a second, and a tenant has thousands of agents. */
-  apiServerLinkRefusedMostMs: 30_000,
+  /**
+   * The longest pause before such a link is opened again. Its hub is there, as the session shows, and most likely refuses: each attempt costs it a
+   * handshake, of which it does some 125 a second, and all agents of a tenant may be refused alike.
+   */
+  apiServerLinkAgainMostMs: 30_000,
   /** How long the list of the machine's addresses is believed, where a client of the API server comes from. */
   ownAddressesMs: 1000,
   /** How often an agent that drains looks whether another process takes the clients of the API server. */

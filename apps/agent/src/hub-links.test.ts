@@ -3,8 +3,8 @@ import net, { type AddressInfo } from 'node:net';
 import { afterEach, test } from 'node:test';
 import { Backoff } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
+import { TRANSPORT } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
-import { AGENT } from './defaults.ts';
 import { HubLinks } from './hub-links.ts';
 import type { Uplink } from './uplink.ts';
 
@@ -14,7 +14,7 @@ afterEach(() => {
 });
 
 test('a hub that refuses an agent the link to its API server is asked ever more rarely', async (t) => {
-  using _ = changed(AGENT, { apiServerLinkAgainMs: 10, apiServerLinkAgainMostMs: 20 });
+  using _ = changed(TRANSPORT, { linkAgainMs: 10 });
   const pauses: number[] = [];
   const next = Backoff.prototype.next;
   t.mock.method(Backoff.prototype, 'next', function (this: Backoff) {
@@ -41,7 +41,7 @@ test('a hub that refuses an agent the link to its API server is asked ever more 
   });
   const server = { address: '127.0.0.1', port };
   links.follow({ protocol: 'link', server, serverId: 'h1', leaving: false, closed: closed.promise } as Uplink);
-  // With the pauses of a link that is lost, it would be asked 15 times within 300 ms.
+  // With pauses of 20 ms, it would be asked 15 times within 300 ms.
   await until(() => pauses.reduce((sum, each) => sum + each, 0) >= 300, 'pauses');
   assert.ok(asked > 1 && asked < 15, `asked ${asked} times`);
 });

@@ -1,5 +1,5 @@
-import { Backoff, guarding } from '@isthmus/runtime';
-import { API_SERVER, LinkClient, LinkRefused, requestLink } from '@isthmus/transport';
+import { guarding } from '@isthmus/runtime';
+import { API_SERVER, KeptLink, LinkClient, requestLink } from '@isthmus/transport';
 import {
   type AgentRoutes,
   Arrivals,
@@ -10,7 +10,6 @@ import {
   type DialRequest,
   type Established,
   HUB_SERVER_NAME,
-  type NextHop,
   type PlaneEvents,
   type ProcessName,
 } from '@isthmus/tunnel';
@@ -67,7 +66,6 @@ export class HubLinks {
     if (uplink.protocol !== 'link') return;
     const link = new HubLink(uplink, this.#options, () => this.#check());
     this.#links.add(link);
-    link.open();
     const guarded = guarding((error) => this.#options.events.emit('fault', 'api-server link', '', error));
     const ended = () => {
       void link.close().then(() => this.#links.delete(link));
@@ -126,12 +124,9 @@ export class HubLinks {
     const to = ({ agentId }: Pick<ProcessName, 'agentId'>) =>
       [...this.#links].filter(({ client, hubId }) => client && (hubId === agentId || agentId.startsWith(AT_GATEWAY)));
     // A tunnel leaves a hub that is silent, or drains, while it can.
-    const session = (
-      { tenant, agentId, instance }: ProcessName,
-      { id: sessionId, hubId, client, silent, leaves }: HubLink,
-    ) => ({
+    const session = ({ tenant, agentId, instance }: ProcessName, { id: sessionId, hubId, client }: HubLink) => ({
       record: { tenant, agentId, instance, sessionId, hubId },
-      state: { draining: silent || leaves || !client?.usable },
+      state: { draining: !client?.usable || client.silent || client.leaves },
     });
     return {
       directory: {
@@ -148,7 +143,7 @@ export class HubLinks {
       route: ({ agent: agentId, tenant, instance, tried }) =>
         to({ agentId })
           .filter(({ id, client }) => client?.usable && !tried.has(id))
-          .sort((a, b) => Number(a.silent) - Number(b.silent))
+          .sort((a, b) => Number(a.client?.silent) - Number(b.client?.silent))
           .map((link) => ({ session: session({ agentId, tenant, instance }, link), rank: link })),
     };
   }
@@ -182,91 +177,62 @@ class HubLink {
   hubId = '';
   /** The agent's, as the hub has verified it. */
   tenant = '';
-  client: (Pick<LinkClient, 'dial' | 'usable' | 'open' | 'destroy' | 'close' | 'closed'> & NextHop) | undefined;
-  /** Why it was not opened, or how it was lost. */
-  failure: string | undefined;
   /** When a dial through it failed last. */
   failedAt = Number.NEGATIVE_INFINITY;
   readonly #uplink: Uplink;
   readonly #options: HubLinksOptions;
   readonly #changed: () => void;
-  readonly #backoff = new Backoff(AGENT.apiServerLinkAgainMs, AGENT.apiServerLinkAgainMostMs);
-  /** Of a hub that answers, and refuses: each attempt costs it a handshake, and all agents of a tenant may be refused alike. */
-  readonly #refusals = new Backoff(AGENT.apiServerLinkAgainMs, AGENT.apiServerLinkRefusedMostMs);
-  readonly #over = new AbortController();
-  /** Whether it was not heard lately. */
-  silent = false;
-  /** Whether the hub has said that it leaves. */
-  leaves = false;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #kept: KeptLink<LinkClient>;
 
   constructor(uplink: Uplink, options: HubLinksOptions, changed: () => void) {
     this.#uplink = uplink;
     this.#options = options;
     this.#changed = changed;
+    const hub = `hub ${uplink.serverId}`;
+    // A session that is not kept ends in the tick in which it began.
+    this.#kept = new KeptLink({
+      mostPauseMs: AGENT.apiServerLinkAgainMostMs,
+      open: (signal) => this.#open(signal),
+      opened: changed,
+      lost: changed,
+      failed(error, again) {
+        if (!again) options.events.emit('refused', 'api-server link', hub, error);
+        changed();
+      },
+    });
+  }
+
+  get client(): LinkClient | undefined {
+    return this.#kept.link;
+  }
+
+  /** Why there is no link: it was not opened, or was lost. */
+  get failure(): string | undefined {
+    const { failure } = this.#kept;
+    return failure && `hub ${this.#uplink.serverId}: ${failure.error.message}`;
   }
 
   /** Whether another is better: its hub leaves, is silent, or did not reach the API server just now. It would have the fewest connections. */
   get avoided(): boolean {
     const failed = performance.now() - this.failedAt < AGENT.apiServerAvoidMs;
-    return this.#uplink.leaving || this.leaves || this.silent || failed;
-  }
-
-  open(): void {
-    // A session that is not kept ends in the tick in which it began.
-    this.#timer = setTimeout(() => void this.#run(), 0);
+    return this.#uplink.leaving || this.client?.leaves || this.client?.silent || failed;
   }
 
   /** Takes no more connections. Resolves when those that run have ended. */
   async close(): Promise<void> {
-    this.#stop();
+    this.#kept.stop();
     this.client?.close();
     await this.client?.closed;
   }
 
   destroy(reason: Error): void {
-    this.#stop();
+    this.#kept.stop();
     this.client?.destroy(reason);
   }
 
-  #stop(): void {
-    clearTimeout(this.#timer);
-    this.#over.abort();
-  }
-
-  async #run(): Promise<void> {
-    const { events } = this.#options;
-    const { serverId } = this.#uplink;
-    let backoff = this.#backoff;
-    try {
-      const client = await this.#linked();
-      if (this.#over.signal.aborted) return client.destroy(new Error('agent stops'));
-      this.client = client;
-      this.failure = undefined;
-      this.#backoff.reset();
-      this.#refusals.reset();
-      this.#changed();
-      const { message } = await client.closed;
-      this.failure = `hub ${this.hubId}: ${message}`;
-    } catch (thrown) {
-      const error = thrown as Error;
-      if (error instanceof LinkRefused) backoff = this.#refusals;
-      const failure = `hub ${serverId}: ${error.message}`;
-      if (failure !== this.failure && !this.#over.signal.aborted)
-        events.emit('refused', 'api-server link', `hub ${serverId}`, error);
-      this.failure = failure;
-    }
-    this.client = undefined;
-    this.silent = false;
-    this.leaves = false;
-    this.#changed();
-    if (!this.#over.signal.aborted) this.#timer = setTimeout(() => void this.#run(), backoff.next());
-  }
-
-  async #linked(): Promise<LinkClient> {
+  async #open(signal: AbortSignal): Promise<LinkClient> {
     const { events, hello, instance, token: read } = this.#options;
     const { server } = this.#uplink;
-    const { signal } = this.#over;
     const timeout = AGENT.apiServerLinkMs;
     const socket = await connectServer(server, { ...this.#options, timeout, signal });
     const [host = HUB_SERVER_NAME] = namesOf(server, this.#options);
@@ -281,14 +247,9 @@ class HubLink {
         ...(ping && { ping }),
         receive: ({ type }) => {
           if (type === 'renewed') renewal?.taken();
-          if (type !== 'drain') return;
-          this.leaves = true;
-          this.#changed();
+          if (type === 'drain') this.#changed();
         },
-        suspected: (is) => {
-          this.silent = is;
-          this.#changed();
-        },
+        suspected: this.#changed,
       });
       const send = (fresh: string) => link.send({ type: 'credential', token: fresh });
       const renewal = renews ? new TokenRenewal({ first: token, read, send }) : undefined;

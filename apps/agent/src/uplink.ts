@@ -1,9 +1,10 @@
 import type { Socket } from 'node:net';
 import tls from 'node:tls';
-import { type Clock, clientTlsOf, connectTo, onceClosed, systemClock, unlessGivenUp } from '@isthmus/runtime';
+import { type Clock, connectTo, onceClosed, systemClock, unlessGivenUp } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
+  connectSecurely,
   DEFAULT_TENANT,
   type HubMember,
   LinkRefused,
@@ -11,7 +12,6 @@ import {
   type MembershipMessage,
   PacketServer,
   requestLink,
-  secureConnect,
   throughProxy,
 } from '@isthmus/transport';
 import {
@@ -181,34 +181,24 @@ async function begin(
 }
 
 /** Connects, by TLS where the agent uses it. Rejects with what failed. */
-export async function connectServer(server: ServerAddress, options: ConnectOptions): Promise<Socket> {
-  const { address, port } = server;
+export function connectServer(server: ServerAddress, options: ConnectOptions): Promise<Socket> {
+  const { address: host, port } = server;
   const { tls: settings, alpn, timeout, signal } = options;
-  const [serverName] = namesOf(server, options);
-  // First: it may throw, while files are replaced, and would leave a socket behind.
-  const trust = settings && clientTlsOf(settings);
-  const to = { host: address, port };
-  const start = performance.now();
+  const names = namesOf(server, options);
   // By the configured name, if there is one: that is what NO_PROXY names, as with Go.
-  const proxy = options.proxy?.({ host: server.name ?? address, port });
-  const below = await (proxy ? throughProxy(proxy, to, { timeout, signal }) : connectTo(to, { timeout, signal }));
-  const { socket, done } = trust
-    ? secureConnect(
-        {
-          socket: below,
-          servername: serverName,
-          // Ours first. ANP's servers know only the second.
-          ALPNProtocols: ['http/1.1', 'h2', ...alpn],
-        },
-        // Not the dialled address: it comes from a hub's registry or from DNS, and its owner may have a certificate too.
-        trust,
-        [...namesOf(server, options), HUB_SERVER_NAME],
-      )
-    : { socket: below, done: Promise.resolve() };
-  const late = `no connection to ${address}:${port} within ${timeout / 1000} s`;
-  await unlessGivenUp(socket, () => done, { signal, late, timeout: timeout - (performance.now() - start) });
-  socket.on('error', () => {});
-  return socket;
+  const proxy = options.proxy?.({ host: server.name ?? host, port });
+  const connect: typeof connectTo = proxy ? (to, limits) => throughProxy(proxy, to, limits) : connectTo;
+  if (!settings) return connect({ host, port }, { timeout, signal });
+  return connectSecurely(
+    { host, port },
+    {
+      ...{ tls: settings, servername: names[0], timeout, signal, connect },
+      // Ours first. ANP's servers know only the second.
+      ALPNProtocols: ['http/1.1', 'h2', ...alpn],
+      // Not the dialled address: it comes from a hub's registry or from DNS, and its owner may have a certificate too.
+      names: [...names, HUB_SERVER_NAME],
+    },
+  );
 }
 
 /** The names that its certificate may have. A hub that others reported belongs to any of the configured servers. */

@@ -60,9 +60,7 @@ export const ISTHMUS = {
   holdDialMs: 30_000,
   /** How long `isthmus hold` waits for a gateway's connection, and for each of its answers, before it tries again. */
   holdConnectMs: 5000,
-  /** How soon `isthmus hold` tries a gateway again, at first. */
-  holdConnectAgainMs: 50,
-  /** How soon at most: tunnels and dials go on so much later than a gateway is back. */
+  /** How soon at most `isthmus hold` tries a gateway again: tunnels and dials go on so much later than a gateway is back. */
   holdConnectAgainMostMs: 500,
   /** Cuts that `isthmus hold` keeps for the next gateway. The oldest are left out first; its metric and log have all. */
   holdCutsKept: 1000,

@@ -59,6 +59,7 @@ export { Rounds, type TakesTurns } from './rounds.ts';
 export {
   answerTo,
   beginsWith,
+  type ConnectLimits,
   connectFirst,
   connectTo,
   destroyOnceRead,

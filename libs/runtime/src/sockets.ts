@@ -236,18 +236,16 @@ interface GiveUpOptions {
   readonly late?: string;
   /** Gives up the attempt. Has no effect once the step is done. */
   readonly signal?: AbortSignal | undefined;
-  /** What the connection then ends with. */
-  readonly abandoned?: string;
 }
 
 /** Waits for a step of making a connection. If it takes too long, or is given up, the connection is destroyed, which must reject the step. */
 export async function unlessGivenUp<T>(
   connection: { destroy(reason: Error): unknown },
   step: () => Promise<T>,
-  { timeout, late, signal, abandoned = 'connection attempt abandoned' }: GiveUpOptions,
+  { timeout, late, signal }: GiveUpOptions,
 ): Promise<T> {
   const end = (why: string | undefined) => connection.destroy(new Error(why));
-  const abandon = () => end(abandoned);
+  const abandon = () => end('connection attempt abandoned');
   const timer = timeout === undefined ? undefined : setTimeout(end, Math.max(1, timeout), late);
   if (signal?.aborted) abandon();
   signal?.addEventListener('abort', abandon, { once: true });
@@ -310,7 +308,7 @@ export function connectFirst(addresses: readonly string[], { open, connected, fa
   return giveUp;
 }
 
-interface ConnectOptions {
+export interface ConnectLimits {
   /** How long it may take, in milliseconds. */
   readonly timeout: number;
   /** Gives up the attempt. Has no effect on an established connection. */
@@ -320,7 +318,7 @@ interface ConnectOptions {
 /** Connects to a name or an address. The socket ignores errors from then on. */
 export function connectTo(
   { host, port }: { readonly host: string; readonly port: number },
-  { timeout, signal }: ConnectOptions,
+  { timeout, signal }: ConnectLimits,
 ): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   let giveUp = () => {};

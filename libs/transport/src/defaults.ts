@@ -164,10 +164,12 @@ export const TRANSPORT = {
   peerConnectMs: 3000,
   /** How long each further one may take. TCP and TLS take two round trips, which may be 2 s each, and what is lost is sent again. */
   peerReconnectMs: 10_000,
-  /** A gateway's first pause before it connects to a hub again, unless the link was open for long. Each further failure doubles it. */
-  peerRetryFirstMs: 100,
-  /** The longest such pause. */
-  peerRetryMostMs: 2000,
+  /** The first pause before a link that was lost is opened again. Each further failure doubles it. */
+  linkAgainMs: 50,
+  /** A link that lasted this long shows that its peer is well: it is opened again at once, and the next pause is the first. */
+  linkProvenMs: 500,
+  /** The longest such pause of a gateway's link to a hub. */
+  hubLinkAgainMostMs: 2000,
   /** How long an agent tries to reach a destination. Upstream's agents answer after 5 s. */
   destinationConnectMs: 5000,
   /**

@@ -1,6 +1,7 @@
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import {
+  type ConnectLimits,
   clientTls,
   connectTls,
   connectTo,
@@ -127,27 +128,15 @@ function below(name: string): Exempt | undefined {
   return ({ host }) => isIP(host) === 0 && (host === itself || host.endsWith(dotted));
 }
 
-interface ThroughProxyOptions {
-  /** How long the proxy may take until the connection is there, in milliseconds. */
-  readonly timeout: number;
-  /** Gives up the attempt. Has no effect on an established connection. */
-  readonly signal?: AbortSignal;
-}
-
 /**
  * Connects to a destination through a proxy. The proxy resolves the destination's name. Rejects with an error that names the proxy, what it
  * answered and what to do.
  */
-export async function throughProxy(
-  proxy: HttpProxy,
-  to: Destination,
-  { timeout, signal }: ThroughProxyOptions,
-): Promise<Socket> {
-  const late = performance.now() + timeout;
+export async function throughProxy(proxy: HttpProxy, to: Destination, limits: ConnectLimits): Promise<Socket> {
+  const late = performance.now() + limits.timeout;
   try {
-    const raw = await connectTo(proxy, { timeout, signal });
-    const left = { timeout: Math.max(1, late - performance.now()), ...(signal && { signal }) };
-    return await askProxy(raw, proxy, to, left);
+    const raw = await connectTo(proxy, limits);
+    return await askProxy(raw, proxy, to, { ...limits, timeout: Math.max(1, late - performance.now()) });
   } catch (error) {
     throw new Error(`through the proxy ${proxy.name}: ${(error as Error).message}`, { cause: error });
   }
@@ -158,7 +147,7 @@ async function askProxy(
   raw: Socket,
   proxy: HttpProxy,
   to: Destination,
-  { timeout, signal }: ThroughProxyOptions,
+  { timeout, signal }: ConnectLimits,
 ): Promise<Socket> {
   const { host, secure } = proxy;
   const destination = formatDestination(to);

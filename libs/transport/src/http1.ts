@@ -180,7 +180,12 @@ export function reasonOf(text: string): string {
 }
 
 /** The text of an answer that ends its connection. */
-export function lastAnswer(status: number, fields: readonly Field[], reason = STATUS_CODES[status] ?? 'Error', body = ''): string {
+export function lastAnswer(
+  status: number,
+  fields: readonly Field[],
+  reason = STATUS_CODES[status] ?? 'Error',
+  body = '',
+): string {
   const lines = [['connection', 'close'], ...fields].map(([name, value]) => `${name}: ${value}`);
   return [`HTTP/1.1 ${status} ${reason}`, ...lines, '', body].join('\r\n');
 }

@@ -29,6 +29,7 @@ export {
   type PolicyRules,
 } from './link/control.ts';
 export { heldAnswers, requestHoldLink } from './link/hold.ts';
+export { KeptLink } from './link/kept.ts';
 export { readersOf } from './link/link.ts';
 export { LinkServer } from './link/server.ts';
 export {
@@ -59,8 +60,8 @@ export {
 } from './tls/certificate.ts';
 export {
   type ChooseTls,
+  connectSecurely,
   type OtherCertificate,
-  secureConnect,
   tlsChoice,
   tlsServer,
   watchCertificate,

@@ -43,7 +43,7 @@ export interface PeerServerOptions {
   readonly hungUp?: (loss: GatewayLoss) => void;
 }
 
-export interface PeerServer extends Pick<Listener, 'address' | 'connections' | 'close'> {
+export interface PeerServer extends Pick<Listener, 'address' | 'close'> {
   /** Accepts no new gateways, and asks the connected ones to dial elsewhere. Their links stay until `close`: a hub that drains can be asked. */
   drain(): void;
   /** Asks a gateway that has a link here, by its id in the plane. Undefined without a link of it. */
@@ -121,9 +121,6 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
   }
   return {
     address: listeners.at(-1)?.address as string,
-    get connections() {
-      return listeners.flatMap(({ connections }) => [...connections]);
-    },
     ask(memberId) {
       const link = [...links].find((each) => each.memberId === memberId);
       return link && ((question, signal) => link.ask(question, signal));

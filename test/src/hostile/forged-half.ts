@@ -29,7 +29,7 @@ export async function forgedLink(scope: Scope, port: number, ca: string, identit
   const socket = await peerSocket(scope, port, ca, identity);
   const gatewayInstance = randomBytes(8).toString('hex');
   const link = new LinkClient({ socket, peer: 'hub', gatewayInstance, events: planeEvents() });
-  await link.answered;
+  await link.accepted({ timeout: 60_000 });
   return link;
 }
 

@@ -45,7 +45,7 @@ test(
       const socket = await linked();
       const link = new LinkClient({ socket, peer: 'the gateway', to: 'gateway', events: planeEvents() });
       scope.defer(() => link.destroy(new Error('test over')));
-      await within(link.answered, { what: 'a link' });
+      await within(link.accepted({ timeout: 60_000 }), { what: 'a link' });
       links.push(link);
     }
     const caller = await callerOf(plane, quiet.trust);

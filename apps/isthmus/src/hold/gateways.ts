@@ -1,17 +1,8 @@
 import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import type { GatewayPlace } from '@isthmus/flags';
-import {
-  Backoff,
-  clientTlsOf,
-  connectTo,
-  printable,
-  Queue,
-  type TlsSettings,
-  unlessGivenUp,
-  within,
-} from '@isthmus/runtime';
-import { type CutMessage, LinkClient, requestHoldLink, secureConnect, TRANSPORT } from '@isthmus/transport';
+import { printable, Queue, type TlsSettings, within } from '@isthmus/runtime';
+import { type CutMessage, connectSecurely, KeptLink, LinkClient, requestHoldLink, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
   Arrivals,
@@ -21,7 +12,6 @@ import {
   DialAbort,
   DialError,
   formatDestination,
-  type NextHop,
   type PlaneEvents,
   type ProcessName,
 } from '@isthmus/tunnel';
@@ -208,7 +198,7 @@ export class Gateways {
     }
     if (reachable) this.#arrivals.came();
     for (const { gateway, tried, abort } of this.#tries)
-      if (gateway.silent && this.#best(tried).some(({ draining }) => !draining)) abort.abort();
+      if (gateway.link?.silent && this.#best(tried).some(({ draining }) => !draining)) abort.abort();
     this.#tell();
     this.#changed();
   }
@@ -233,18 +223,9 @@ interface GatewayOptions extends GatewaysOptions {
 /** One gateway, and the link to it, which is opened again for as long as this process runs. */
 class LinkedGateway {
   readonly name: string;
-  link: (NextHop & Pick<LinkClient, 'usable' | 'destroy' | 'sendCut' | 'flushed'>) | undefined;
-  /** Whether it has said nothing for so long that dials avoid it. */
-  silent = false;
-  /** Whether it has said that it leaves. */
-  #leaves = false;
-  /** Why it was not reached, or how it was lost. */
-  failure: string | undefined;
   readonly #place: GatewayPlace;
   readonly #options: GatewayOptions;
-  readonly #backoff = new Backoff(ISTHMUS.holdConnectAgainMs, ISTHMUS.holdConnectAgainMostMs);
-  #timer: NodeJS.Timeout | undefined;
-  #closed = false;
+  #kept: KeptLink<LinkClient> | undefined;
 
   constructor(name: string, place: GatewayPlace, options: GatewayOptions) {
     this.name = name;
@@ -252,57 +233,55 @@ class LinkedGateway {
     this.#options = options;
   }
 
-  /** Whether another is better: it leaves, or is silent. */
+  get link(): LinkClient | undefined {
+    return this.#kept?.link;
+  }
+
+  /** Why it was not reached, or how it was lost. */
+  get failure(): string | undefined {
+    const failure = this.#kept?.failure;
+    return failure && `${this.name}: ${failure.error.message}`;
+  }
+
+  /** Whether another is better: it leaves, or has said nothing for long. */
   get draining(): boolean {
-    return this.#leaves || this.silent;
+    return this.link?.leaves || this.link?.silent || false;
   }
 
   open(): void {
-    void this.#connect();
+    const { log, changed } = this.#options;
+    const { name: gateway } = this;
+    this.#kept = new KeptLink({
+      mostPauseMs: ISTHMUS.holdConnectAgainMostMs,
+      open: () => this.#linked(),
+      opened() {
+        log.info({ gateway }, 'gateway connected');
+        changed();
+      },
+      lost({ message }) {
+        log.warn({ gateway, reason: message }, 'gateway lost');
+        changed();
+      },
+      failed({ message }, again) {
+        // It is tried several times a second.
+        if (!again) log.warn({ gateway, text: message }, 'gateway cannot be reached');
+        changed();
+      },
+    });
   }
 
   close(): void {
-    this.#closed = true;
-    clearTimeout(this.#timer);
+    this.#kept?.stop();
     this.link?.destroy(new Error('isthmus hold stops'));
-  }
-
-  async #connect(): Promise<void> {
-    const { log, changed } = this.#options;
-    const gateway = this.name;
-    try {
-      const link = await this.#linked();
-      if (this.#closed) return link.destroy(new Error('isthmus hold stops'));
-      this.link = link;
-      this.failure = undefined;
-      log.info({ gateway }, 'gateway connected');
-      changed();
-      const since = performance.now();
-      const { message } = await link.closed;
-      // A peer that closes each link at once is no reason to hurry.
-      if (performance.now() - since > ISTHMUS.holdConnectAgainMostMs) this.#backoff.reset();
-      this.failure = `${gateway}: ${message}`;
-      if (!this.#closed) log.warn({ gateway, reason: message }, 'gateway lost');
-    } catch (error) {
-      const failure = `${gateway}: ${(error as Error).message}`;
-      // Once for each reason: it is tried several times a second.
-      if (failure !== this.failure) log.warn({ gateway, text: (error as Error).message }, 'gateway cannot be reached');
-      this.failure = failure;
-    }
-    this.link = undefined;
-    this.#leaves = false;
-    this.silent = false;
-    if (this.#closed) return;
-    this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
-    changed();
   }
 
   async #linked(): Promise<LinkClient> {
     const { events, instance, name, answer, changed } = this.#options;
+    const timeout = ISTHMUS.holdConnectMs;
     const socket = await this.#reach();
     const peer = `gateway ${this.name}`;
     try {
-      await requestHoldLink(socket, ISTHMUS.holdConnectMs);
+      await requestHoldLink(socket, timeout);
     } catch (error) {
       socket.destroy();
       throw error;
@@ -310,20 +289,10 @@ class LinkedGateway {
     const link = new LinkClient({
       ...{ socket, peer, to: 'gateway', gatewayInstance: instance, events },
       member: { id: name, answer },
-      receive: ({ type }) => {
-        if (type !== 'drain') return;
-        this.#leaves = true;
-        changed();
-      },
-      suspected: (is) => {
-        this.silent = is;
-        changed();
-      },
+      receive: ({ type }) => void (type === 'drain' && changed()),
+      suspected: changed,
     });
-    const timer = setTimeout(() => link.destroy(new Error('it does not answer')), ISTHMUS.holdConnectMs);
-    const accepted = await Promise.race([link.answered, link.closed]);
-    clearTimeout(timer);
-    if (accepted instanceof Error) throw accepted;
+    await link.accepted({ timeout });
     return link;
   }
 
@@ -334,13 +303,8 @@ class LinkedGateway {
       await once(socket, 'connect');
       return socket.on('error', () => {});
     }
-    const { host } = this.#place;
-    const timeout = ISTHMUS.holdConnectMs;
-    const tls = clientTlsOf(this.#options.tls);
-    const below = await connectTo(this.#place, { timeout });
-    const options = { socket: below, servername: host, ALPNProtocols: ['http/1.1'] };
-    const { socket, done } = secureConnect(options, tls, [host]);
-    await unlessGivenUp(socket, () => done, { timeout, late: `no TLS handshake within ${timeout / 1000} s` });
-    return socket;
+    const { tls } = this.#options;
+    const names = [this.#place.host];
+    return connectSecurely(this.#place, { tls, names, ALPNProtocols: ['http/1.1'], timeout: ISTHMUS.holdConnectMs });
   }
 }

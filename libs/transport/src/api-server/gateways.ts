@@ -30,7 +30,6 @@ interface ServingGateway {
 /** A gateway's link. */
 interface GatewayLink extends ServingGateway {
   readonly client: LinkClient;
-  silent: boolean;
   /** By tenant, when it did not reach the API server last. */
   readonly failedAt: Map<string, number>;
 }
@@ -51,14 +50,8 @@ export class ApiServerGateways {
   open(socket: Socket, gateway: ServingGateway): void {
     const { events } = this.#options;
     const { id, allowance } = gateway;
-    const client = new LinkClient({
-      ...{ socket, peer: `gateway ${id}`, to: 'api-server', events },
-      ...(allowance && { allowance }),
-      suspected: (is) => {
-        link.silent = is;
-      },
-    });
-    const link: GatewayLink = { ...gateway, client, silent: false, failedAt: new Map() };
+    const client = new LinkClient({ socket, peer: `gateway ${id}`, to: 'api-server', events, allowance });
+    const link: GatewayLink = { ...gateway, client, failedAt: new Map() };
     this.#links.add(link);
     void client.closed.then(() => this.#links.delete(link));
   }
@@ -108,7 +101,7 @@ export class ApiServerGateways {
     // A gateway that has connected again may still have its earlier link, which takes nothing or has fallen silent.
     const [link] = [...this.#links]
       .filter((each) => each.instance === process?.instance && each.client.usable && serves(each, tenant))
-      .sort((a, b) => Number(a.silent) - Number(b.silent));
+      .sort((a, b) => Number(a.client.silent) - Number(b.client.silent));
     if (!link) {
       const text = "the gateway that has the API server's end of this tunnel has no link to this hub";
       throw new DialError('connection_terminated', text, { retryable: true });
@@ -132,14 +125,14 @@ export class ApiServerGateways {
     const now = performance.now();
     const most = TRANSPORT.apiServerGateways;
     const failed = ({ failedAt }: GatewayLink) => failedAt.get(tenant) ?? Number.NEGATIVE_INFINITY;
-    const isAvoided = (link: GatewayLink) => link.silent || now - failed(link) < TRANSPORT.apiServerAvoidMs;
+    const isAvoided = (link: GatewayLink) => link.client.silent || now - failed(link) < TRANSPORT.apiServerAvoidMs;
     const serving = [...this.#links].filter(
       (link) => link.client.usable && !link.client.leaves && serves(link, tenant),
     );
     const good = serving.filter((link) => !isAvoided(link)).sort((a, b) => a.client.open - b.client.open);
     const avoided = serving
       .filter(isAvoided)
-      .sort((a, b) => Number(a.silent) - Number(b.silent) || failed(a) - failed(b));
+      .sort((a, b) => Number(a.client.silent) - Number(b.client.silent) || failed(a) - failed(b));
     return { good: good.slice(0, most), avoided: avoided.slice(0, Math.max(0, most - good.length)) };
   }
 }

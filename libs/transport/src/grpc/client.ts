@@ -98,9 +98,8 @@ export async function connectPackets(socket: Socket, options: ConnectPacketsOpti
   const metadata = { agentid, agentidentifiers, ...(token !== undefined && { authorization: `Bearer ${token}` }) };
   const call = clientCall(socket, { ...options, method: CONNECT_METHOD, metadata });
   const late = `no answer from ${target} within ${timeout} ms`;
-  const abandoned = `connection attempt to ${target} abandoned`;
   try {
-    const answer = await unlessGivenUp(call, () => call.answered, { timeout, late, signal, abandoned });
+    const answer = await unlessGivenUp(call, () => call.answered, { timeout, late, signal });
     return { ...readAnswer(answer), channel: call };
   } catch (error) {
     call.destroy(error as Error);

@@ -1,3 +1,4 @@
+import { type ConnectLimits, unlessGivenUp } from '@isthmus/runtime';
 import {
   type Ask,
   type Attach,
@@ -78,8 +79,6 @@ interface Asking<Answer> {
 export class LinkClient extends Link implements NextHopConnection {
   readonly closed: Promise<Error>;
   readonly #answered = Promise.withResolvers<string | undefined>();
-  /** Resolves when the other side has accepted the link, with the name that a hub says. */
-  readonly answered = this.#answered.promise;
   readonly #session: SessionNames | undefined;
   /** Whether the tunnels end at the other side. Unset: each answer says it. */
   readonly #halfAtPeer: boolean | undefined;
@@ -125,6 +124,15 @@ export class LinkClient extends Link implements NextHopConnection {
     this.#allowance = options.allowance;
     // The hub may ask from now on.
     if (options.member) this.#questions();
+  }
+
+  /** Resolves when the other side has accepted the link, with the name that a hub says. Otherwise rejects, and the link has ended. */
+  async accepted({ timeout, signal }: ConnectLimits): Promise<string | undefined> {
+    const late = `it has not accepted the link within ${timeout} ms`;
+    const answered = () => Promise.race([this.#answered.promise, this.closed]);
+    const answer = await unlessGivenUp(this, answered, { timeout, late, signal });
+    if (answer instanceof Error) throw answer;
+    return answer;
   }
 
   protected endIfIdle(): void {

@@ -54,6 +54,8 @@ export abstract class Link {
   /** Our code threw where it never should. The link ends, and the other side opens another. */
   protected readonly fault: (error: Error) => void;
   protected readonly guarded: Guarded;
+  /** Whether the other side was not heard lately. */
+  silent = false;
   readonly #options: LinkOptions;
 
   constructor(options: LinkOptions, { role, where, hangsUp, limits, suspected }: LinkSide) {
@@ -75,7 +77,14 @@ export abstract class Link {
     http2.on('fault', this.fault);
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const dead = (error: Error) => http2.destroy(error, true);
-    const mayHaveDied = watchLiveness(http2, dead, { ping, suspected, carries: () => this.carries });
+    const mayHaveDied = watchLiveness(http2, dead, {
+      ping,
+      carries: () => this.carries,
+      suspected: (is) => {
+        this.silent = is;
+        suspected?.(is);
+      },
+    });
   }
 
   /** Tunnels and pending dials. */

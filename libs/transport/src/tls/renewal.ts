@@ -11,7 +11,10 @@ import {
 import {
   CertificatePool,
   type ClientTls,
+  type ConnectLimits,
+  clientTlsOf,
   connectTls,
+  connectTo,
   ownChain,
   pemText,
   type ReadTls,
@@ -19,9 +22,10 @@ import {
   secured,
   TlsRenewal,
   type TlsSettings,
+  unlessGivenUp,
   withIssuers,
 } from '@isthmus/runtime';
-import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
+import type { CertificatePlace, Destination, PlaneEvents } from '@isthmus/tunnel';
 import { admit, type ConnectionHandlers, handshakeFailure } from './admit.ts';
 
 /**
@@ -194,18 +198,38 @@ function renewalOf({ where, files, events }: CertificateOptions, use: (read: Rea
   });
 }
 
-/** A connection whose server has not proven its identity yet. */
-interface Handshake {
-  readonly socket: TLSSocket;
-  /** Resolves when it has. Rejects if it cannot, with its certificate and what is wrong with it, after destroying the socket. */
-  readonly done: Promise<unknown>;
-}
-
-/** Connects, and verifies that the server's certificate is valid for a server and has one of these names: hosts, addresses or a role. */
-export function secureConnect(options: ConnectionOptions, tls: ClientTls, names: readonly string[]): Handshake {
+/**
+ * Connects, and verifies that the server's certificate is valid for a server and has one of these names: hosts, addresses or a role.
+ * @returns the socket, and what resolves when the server has proven its identity. It rejects if the server cannot, with its certificate and
+ * what is wrong with it, after destroying the socket
+ */
+export function secureConnect(options: ConnectionOptions, tls: ClientTls, names: readonly string[]) {
   const socket = connectTls(options, tls, names);
   const done = secured(socket).catch((error: Error) => {
     throw handshakeFailure(error);
   });
   return { socket, done };
+}
+
+interface SecurelyOptions extends ConnectLimits, Pick<ConnectionOptions, 'servername' | 'ALPNProtocols'> {
+  readonly tls: TlsSettings;
+  /** The server's certificate must have one of them. */
+  readonly names: readonly string[];
+  /** Makes the connection below. */
+  readonly connect?: typeof connectTo;
+}
+
+/** As `secureConnect`, by files and within a time. The socket ignores errors from then on. */
+export async function connectSecurely(
+  to: Destination,
+  { tls, names, timeout, signal, connect = connectTo, servername = to.host, ALPNProtocols }: SecurelyOptions,
+): Promise<TLSSocket> {
+  // First: it may throw, while files are replaced, and would leave a socket behind.
+  const trust = clientTlsOf(tls);
+  const end = performance.now() + timeout;
+  const below = await connect(to, { timeout, signal });
+  const { socket, done } = secureConnect({ socket: below, servername, ALPNProtocols }, trust, names);
+  const late = `no TLS handshake within ${timeout / 1000} s`;
+  await unlessGivenUp(socket, () => done, { timeout: end - performance.now(), late, signal });
+  return socket.on('error', () => {});
 }
