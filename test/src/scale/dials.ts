@@ -1,7 +1,8 @@
+import type { Duplex } from 'node:stream';
 import { echo } from '../harness/destination.ts';
 import type { Scope } from '../harness/scope.ts';
 import { answered } from '../rig/dial.ts';
-import type { Door } from '../rig/door.ts';
+import type { Door, Protocol } from '../rig/door.ts';
 import { quantile } from '../rig/figures.ts';
 import { AtRate } from '../rig/load/at-rate.ts';
 
@@ -9,52 +10,66 @@ import { AtRate } from '../rig/load/at-rate.ts';
 const ADDRESSES = 16;
 
 /** How long a dial may take, in milliseconds; the gateway's own limit is lower. */
-const DIAL_DEADLINE = 35_000;
-
-/** What is dialled. It accepts, and ends when the other side does. */
-export interface Target {
-  /** The next address to dial, `host:port`. */
-  next(): string;
-}
-
-export async function target(scope: Scope): Promise<Target> {
-  const { port } = await echo(scope, { host: '0.0.0.0' });
-  let dials = 0;
-  return { next: () => `127.0.0.${1 + (dials++ % ADDRESSES)}:${port}` };
-}
+export const DIAL_DEADLINE = 35_000;
 
 /** The results of dials. */
 export class DialResults {
+  /** From the connection to the answer, in milliseconds, of the dials that succeeded. */
   readonly latencies: number[] = [];
   readonly failures: string[] = [];
+  /** Who was reached instead of the caller's own tenant. */
+  readonly crossed: string[] = [];
 
   get tried(): number {
-    return this.latencies.length + this.failures.length;
+    return this.latencies.length + this.failures.length + this.crossed.length;
   }
 
-  /** Latency in milliseconds, of the dials that succeeded. */
   quantile(q: number): number {
     return this.latencies.length === 0 ? Number.NaN : quantile(this.latencies, q);
   }
+
+  /** Dials once. @param who whether whom the tunnel reaches is right, or else who it is */
+  async dial(door: Door, protocol: Protocol, destination: string, who: (tunnel: Duplex) => Promise<true | string>) {
+    const start = performance.now();
+    try {
+      const tunnel = await answered(door, protocol, destination, DIAL_DEADLINE);
+      const took = performance.now() - start;
+      const reached = await who(tunnel);
+      if (reached === true) this.latencies.push(took);
+      else this.crossed.push(reached);
+    } catch (error) {
+      this.failures.push((error as Error).message);
+    }
+  }
 }
 
-export interface Callers {
-  /** Used in turn. */
-  readonly gateways: readonly Door[];
-  readonly target: Target;
+/** Dials by HTTP CONNECT, and closes the tunnel at once. @param index which of all dials it is: they take turns */
+export type DialOnce = (index: number, results: DialResults) => Promise<void>;
+
+/** Callers of these gateways, and what they dial: it accepts, and ends when the other side does. */
+export async function callersOf(scope: Scope, doors: readonly Door[]): Promise<DialOnce> {
+  const { port } = await echo(scope, { host: '0.0.0.0' });
+  let dials = 0;
+  return (index, results) => {
+    const destination = `127.0.0.${1 + (dials++ % ADDRESSES)}:${port}`;
+    return results.dial(doors[index % doors.length] as Door, 'connect', destination, async (tunnel) => {
+      tunnel.resume().end();
+      return true;
+    });
+  };
 }
 
 /** Dials with `count` callers until `over`. Each dials again as soon as its last dial is over. */
 export async function dialAsFast(
-  callers: Callers,
+  dial: (index: number, results: DialResults, caller: number) => Promise<void>,
   count: number,
   over: (results: DialResults) => boolean,
 ): Promise<DialResults> {
   const results = new DialResults();
-  const caller = async (index: number) => {
-    for (let n = index; !over(results); n++) await dialOnce(callers, n, results);
+  const dialAll = async (caller: number) => {
+    for (let index = caller; !over(results); index++) await dial(index, results, caller);
   };
-  await Promise.all(Array.from({ length: count }, (_, index) => caller(index)));
+  await Promise.all(Array.from({ length: count }, (_, caller) => dialAll(caller)));
   return results;
 }
 
@@ -63,25 +78,13 @@ export class SteadyDials {
   readonly results = new DialResults();
   readonly #rate: AtRate;
 
-  constructor(callers: Callers, perSecond: number) {
-    this.#rate = new AtRate(perSecond, (index) => dialOnce(callers, index, this.results));
+  constructor(dial: DialOnce, perSecond: number) {
+    this.#rate = new AtRate(perSecond, (index) => dial(index, this.results));
   }
 
   /** Stops dialling. Resolves when the last dial has its answer. */
   async stop(): Promise<DialResults> {
     await this.#rate.stop();
     return this.results;
-  }
-}
-
-/** Dials by HTTP CONNECT, measured from the connection to the answer, and closes the tunnel at once. */
-async function dialOnce({ gateways, target }: Callers, n: number, results: DialResults): Promise<void> {
-  const start = performance.now();
-  try {
-    const tunnel = await answered(gateways[n % gateways.length] as Door, 'connect', target.next(), DIAL_DEADLINE);
-    results.latencies.push(performance.now() - start);
-    tunnel.resume().end();
-  } catch (error) {
-    results.failures.push((error as Error).message);
   }
 }

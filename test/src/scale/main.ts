@@ -1,5 +1,6 @@
 // npm run scale: measures how the plane copes with thousands of agents. Prints tables, and every check that fails.
 import { redisMissing } from '@isthmus/directory/testing/servers';
+import { Scope } from '../harness/scope.ts';
 import { chosen, commandLine, misused } from '../rig/command.ts';
 import { check, type Findings } from './findings.ts';
 import { dials } from './phases/dials.ts';
@@ -8,7 +9,7 @@ import { death, herd } from './phases/losses.ts';
 import type { Phase, Sizes } from './phases/phase.ts';
 import { rest } from './phases/rest.ts';
 import { print, write } from './report.ts';
-import { type Stage, stage } from './stage.ts';
+import { Stage } from './stage.ts';
 import { tenantsRun } from './tenants/index.ts';
 
 const [few, some, all] = dials as [Phase, Phase, Phase];
@@ -16,6 +17,7 @@ const [few, some, all] = dials as [Phase, Phase, Phase];
 /** Ordered so that the fleet only grows for as long as possible. */
 const PHASES: readonly Phase[] = [few, some, herd, known, memory, rest, all, death];
 
+const HUBS = 3;
 const AGENTS = 5000;
 const SHORT_AGENTS = 300;
 
@@ -94,14 +96,15 @@ async function outcome({ name, what }: Phase, run: () => Promise<Findings>): Pro
 
 /** The plane that phases share, as long as it fits the next phase. */
 class CurrentPlane {
+  #scope = new Scope();
   #stage: Stage | undefined;
   #spoilt = false;
 
   async run(phase: Phase, sizes: Sizes): Promise<Findings> {
     const agents = phase.agents(sizes);
     if (this.#spoilt || (this.#stage && this.#stage.fleet.size > agents)) await this.end();
-    this.#stage ??= await stage(sizes.rebalanceMs);
     this.#spoilt = true;
+    this.#stage ??= await Stage.start(this.#scope, { hubs: HUBS, rebalanceTime: sizes.rebalanceMs });
     if (agents > 0) await this.#stage.populate(agents);
     const found = await phase.run(this.#stage, sizes);
     this.#spoilt = phase.spoils ?? false;
@@ -109,7 +112,8 @@ class CurrentPlane {
   }
 
   async end(): Promise<void> {
-    await this.#stage?.[Symbol.asyncDispose]();
+    await this.#scope[Symbol.asyncDispose]();
+    this.#scope = new Scope();
     this.#stage = undefined;
     this.#spoilt = false;
   }

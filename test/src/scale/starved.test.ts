@@ -10,7 +10,7 @@ import { killChild } from '../harness/processes.ts';
 import { unlessSlow } from '../harness/runtime.ts';
 import { Scope } from '../harness/scope.ts';
 import { SteadyDials } from './dials.ts';
-import { stage } from './stage.ts';
+import { Stage } from './stage.ts';
 
 const AGENTS = 300;
 /** What each of the fleet's four processes has of a processor. */
@@ -53,8 +53,9 @@ test('a busy machine ends no living session, and a lost hub fails no dial', {
   timeout: 900_000,
 }, async (context) => {
   await using scope = new Scope();
-  const { fleet, hubs, callers, populate } = scope.use(await stage(1000));
-  await populate(AGENTS);
+  const stage = await Stage.start(scope, { hubs: 3, rebalanceTime: 1000 });
+  const { fleet, hubs, dial } = stage;
+  await stage.populate(AGENTS);
   await fleet.settled();
   for (const worker of fleet.processes) {
     const enter = processorGroup(scope, PART);
@@ -71,7 +72,7 @@ test('a busy machine ends no living session, and a lost hub fails no dial', {
     await fleet.coverage();
     assert.deepEqual(fleet.losses, left, 'a living session was ended');
   }
-  const load = new SteadyDials(callers, DIALS_PER_SECOND);
+  const load = new SteadyDials(dial, DIALS_PER_SECOND);
   await until(() => load.results.latencies.length >= DIALS_PER_SECOND, { what: 'dials before the fault' });
   const [hub] = hubs;
   assert.ok(hub);

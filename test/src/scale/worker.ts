@@ -1,14 +1,17 @@
 // One process of the simulated fleet: many agents, each a real one with its own id and sessions.
-import type { Agent } from '@isthmus/agent';
-import { planeEvents } from '@isthmus/tunnel';
+import { Agent } from '@isthmus/agent';
+import { noTracer, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
-import { simulatedAgent } from './simulated-agent.ts';
 
 /**
  * How many agents connect for the first time at once. Each real one has its own processor for its handshakes. These share one: if they
  * all connected at once, the last would time out before its turn came.
  */
 const STARTING = 25;
+
+/** The defaults of the agent's flags. */
+const SYNC_INTERVAL = 1000;
+const SYNC_INTERVAL_CAP = 10_000;
 
 const agents = new Map<number, Agent>();
 /** Numbers of the agents that have yet to start. */
@@ -44,6 +47,36 @@ function start(number: number, settings: FleetSettings, connected: () => void): 
     if (at === 'connecting') count(failures, error.message);
   });
   return simulatedAgent(number, settings, events);
+}
+
+/** Starts one of a fleet's agents in this process. It is a real one, with its own id and sessions. */
+function simulatedAgent(
+  number: number,
+  { hubPorts, tls, sessionCount, rebalanceTime, members }: FleetSettings,
+  events: PlaneEvents,
+): Agent {
+  const member = members?.[number];
+  const { destination } = member ?? {};
+  return new Agent({
+    agentId: member?.agentId ?? `agent-${number}`,
+    identifiers: '',
+    tenant: member ? '' : 'default',
+    zone: '',
+    version: 'simulated',
+    server: { hosts: ['127.0.0.1'], port: hubPorts[number % hubPorts.length] as number },
+    tls: member ? { ca: tls.ca, cert: member.cert, key: member.key } : tls,
+    alpn: [],
+    token: () => undefined,
+    sessionCount,
+    rebalanceTime,
+    serverCountSource: 'default',
+    syncInterval: SYNC_INTERVAL,
+    syncIntervalCap: SYNC_INTERVAL_CAP,
+    syncForever: false,
+    keepaliveTime: 3_600_000,
+    ...(destination && { network: (endpoint) => (request) => endpoint({ ...request, destination }) }),
+    observation: { events, tracer: noTracer },
+  });
 }
 
 function count(counts: Record<string, number>, text: string): void {

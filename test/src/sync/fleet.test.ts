@@ -3,9 +3,10 @@ import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { adminClient } from '@isthmus/admin/testing/client';
 import { type Program, residentBytes, scoped, tempDir, times, unlessBundled, until } from '../harness/index.ts';
+import { DialResults } from '../scale/dials.ts';
 import { Fleet } from '../scale/fleet.ts';
 import type { Member } from '../scale/messages.ts';
-import { noOutcomes, TenantCaller } from '../scale/tenants/caller.ts';
+import { dialTenant } from '../scale/tenants/callers.ts';
 import { type Hosted, Hosting } from '../scale/tenants/hosted.ts';
 import { TenantTrust } from '../tenants/tenant-trust.ts';
 import { KubernetesApi, noApiServer } from './kubernetes-api.ts';
@@ -109,13 +110,15 @@ describe('A thousand tenants that kubectl creates', { skip: noApiServer }, () =>
         { deadline: IN_FORCE_MS, what: () => `all sessions at each gateway: ${counts}` },
       );
 
-      const callers = hosting.tenants.map((tenant) => new TenantCaller(tenant));
-      const first = noOutcomes();
+      const callers = [...hosting.tenants];
+      const dial = (caller: Hosted | undefined, index: number, results: DialResults) =>
+        dialTenant(caller as Hosted, ports[index % ports.length] as number, results);
+      const first = new DialResults();
       const lane = async (number: number) => {
-        for (let n = number; n < TENANTS; n += LANES) await callers[n]?.dial(ports[n % ports.length] as number, first);
+        for (let n = number; n < TENANTS; n += LANES) await dial(callers[n], n, first);
       };
       await times(LANES, lane);
-      assert.deepEqual(first, { answered: TENANTS, crossed: [], failures: [] });
+      assert.deepEqual([first.latencies.length, first.crossed, first.failures], [TENANTS, [], []]);
 
       const rotated = hosting.tenants.slice(0, ROTATED);
       const next = await times(ROTATED, async (n) => TenantTrust.create(await tempDir(scope), rotated[n]?.name ?? ''));
@@ -138,12 +141,12 @@ describe('A thousand tenants that kubectl creates', { skip: noApiServer }, () =>
         return seconds(since);
       };
 
-      const load = noOutcomes();
+      const load = new DialResults();
       let over = false;
       const dials = new Array<number>(ROTATED).fill(0);
       const dialling = times(ROTATED, async (n) => {
         for (; !over; dials[n] = (dials[n] ?? 0) + 1) {
-          await callers[n]?.dial(ports[((dials[n] ?? 0) + n) % ports.length] as number, load);
+          await dial(callers[n], (dials[n] ?? 0) + n, load);
           await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
         }
       });
@@ -172,7 +175,7 @@ describe('A thousand tenants that kubectl creates', { skip: noApiServer }, () =>
       const old = callers.slice(0, ROTATED);
       for (const [n, tenant] of rotated.entries()) {
         const caller = (await next[n]?.caller()) ?? tenant.caller;
-        callers[n] = new TenantCaller({ ...tenant, caller });
+        callers[n] = { ...tenant, caller };
       }
       await fleet.complete();
       await dialledAgain();
@@ -184,12 +187,12 @@ describe('A thousand tenants that kubectl creates', { skip: noApiServer }, () =>
       over = true;
       await dialling;
       context.diagnostic(
-        `${ROTATED} CAs: both in force ${both} after kubectl, the new alone ${alone}; ${load.answered} dials`,
+        `${ROTATED} CAs: both in force ${both} after kubectl, the new alone ${alone}; ${load.latencies.length} dials`,
       );
       assert.deepEqual([load.failures, load.crossed], [[], []]);
-      const refused = noOutcomes();
-      for (const caller of old.slice(0, LANES)) await caller.dial(ports[0] as number, refused);
-      assert.deepEqual([refused.answered, refused.failures.length], [0, LANES]);
+      const refused = new DialResults();
+      for (const caller of old.slice(0, LANES)) await dial(caller, 0, refused);
+      assert.deepEqual([refused.latencies.length, refused.failures.length], [0, LANES]);
 
       const mib = ({ pid }: Program) => Math.round(residentBytes(pid) / 2 ** 20);
       const ofSyncs = syncs.map(({ program }) => mib(program));

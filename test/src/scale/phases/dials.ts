@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { cpuMs } from '../../harness/processes.ts';
 import { dialAsFast, SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
@@ -34,17 +33,17 @@ export const dials: readonly Phase[] = (['few', 'some', 'all'] as const).map((si
 }));
 
 async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: number): Promise<Findings> {
-  const { callers } = stage;
+  const { dial } = stage;
   // Agents that move to other hubs cost handshakes.
   await stage.fleet.settled();
   // The first dials of a process are slow: code is compiled meanwhile. There are as many with few agents, who take them faster.
-  const first = await dialAsFast(callers, CALLERS, ({ tried }) => tried >= firstDials);
+  const first = await dialAsFast(dial, CALLERS, ({ tried }) => tried >= firstDials);
   const end = performance.now() + dialMs;
-  const load = await usage(stage, () => dialAsFast(callers, CALLERS, () => performance.now() >= end));
+  const load = await usage(stage, () => dialAsFast(dial, CALLERS, () => performance.now() >= end));
   const rest = () => usage(stage, () => sleep(dialMs));
   const before = await rest();
   const steady = await usage(stage, async () => {
-    const dials = new SteadyDials(callers, STEADY);
+    const dials = new SteadyDials(dial, STEADY);
     await sleep(STEADY_TIMES * dialMs);
     return dials.stop();
   });
@@ -78,8 +77,10 @@ async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: numb
 }
 
 /** Returns what the plane's processes used while `act` ran, and how long it ran, in milliseconds. */
-async function usage<T>({ pids }: Stage, act: () => Promise<T>) {
-  const [start, before] = [performance.now(), cpuMs(pids)];
+async function usage<T>(stage: Stage, act: () => Promise<T>) {
+  const [start, before] = [performance.now(), stage.cpu()];
   const result = await act();
-  return { result, ms: performance.now() - start, cpu: cpuMs(pids) - before };
+  const after = stage.cpu();
+  const cpu = after.hubs + after.gateways - before.hubs - before.gateways;
+  return { result, ms: performance.now() - start, cpu };
 }

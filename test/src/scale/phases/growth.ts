@@ -1,6 +1,4 @@
-import { cpuMs } from '../../harness/processes.ts';
 import { check, kib, millis, seconds, whole } from '../findings.ts';
-import { settledBytes } from '../stage.ts';
 import type { Phase } from './phase.ts';
 
 const TITLE = 'Sessions';
@@ -12,14 +10,13 @@ export const known: Phase = {
   what: 'the whole fleet connects; time until all gateways know all sessions',
   agents: () => 0,
   async run(stage, { all }) {
-    const { fleet, hubs } = stage;
+    const { fleet } = stage;
     const wanted = all * stage.sessionsPerAgent;
-    const hubPids = hubs.map(({ program }) => program.pid);
-    const before = cpuMs(hubPids);
+    const before = stage.cpu();
     const start = performance.now();
     fleet.grow(all);
     const connected = (await fleet.complete()) - start;
-    const acceptCpu = (cpuMs(hubPids) - before) / wanted;
+    const acceptCpu = (stage.cpu().hubs - before.hubs) / wanted;
     await stage.learnt(all);
     const counts = await stage.known();
     const failed = [...fleet.failures.values()].reduce((sum, count) => sum + count, 0);
@@ -47,16 +44,14 @@ export const memory: Phase = {
   name: 'memory',
   what: 'memory of a session at hub and gateway',
   agents: ({ all }) => all,
-  async run({ hubs, gateways, fleet, base, sessionsPerAgent }) {
+  async run(stage) {
+    const { fleet, base, sessionsPerAgent } = stage;
     await fleet.settled();
     const sessions = fleet.size * sessionsPerAgent;
-    const all = [...hubs, ...gateways].map(({ program }) => program.pid);
-    const now = await settledBytes(all);
-    const grown = now.map((bytes, index) => bytes - (base[index] as number));
-    const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
-    const hubBytes = sum(grown.slice(0, hubs.length)) / sessions;
+    const now = await stage.memory();
+    const hubBytes = (now.hubs - base.hubs) / sessions;
     // A gateway's copy is small compared to how much its memory varies, so the result may be below zero.
-    const gatewayBytes = Math.max(0, sum(grown.slice(hubs.length)) / sessions / gateways.length);
+    const gatewayBytes = Math.max(0, (now.gateways - base.gateways) / sessions / stage.gateways.length);
     const rows = [
       ['memory of a session at its hub', kib(hubBytes)],
       ['memory of a session at each gateway', kib(gatewayBytes)],

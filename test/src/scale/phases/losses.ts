@@ -43,11 +43,11 @@ export const herd: Phase = {
 };
 
 async function lose(stage: Stage, fault: string, after: (hub: Member) => Promise<void>): Promise<Findings> {
-  const { fleet, hubs, callers } = stage;
+  const { fleet, hubs, dial } = stage;
   const hub = hubs[0] as Member;
   await fleet.settled();
   const lost = (await fleet.coverage()).sessions.get(hub.id) ?? 0;
-  const load = new SteadyDials(callers, LOAD);
+  const load = new SteadyDials(dial, LOAD);
   await until(() => load.results.latencies.length >= LOAD, { what: 'a second of dials before the fault' });
   const openedBefore = fleet.opened.length;
   const start = Date.now();

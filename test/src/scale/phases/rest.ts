@@ -1,7 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { cpuMs } from '../../harness/processes.ts';
 import { check, kib, millis, whole } from '../findings.ts';
-import { redisUse } from '../redis-info.ts';
 import type { Phase } from './phase.ts';
 
 /** Measures what the plane does while nobody dials. */
@@ -9,35 +8,27 @@ export const rest: Phase = {
   name: 'rest',
   what: 'processor time and registry traffic while nobody dials',
   agents: ({ all }) => all,
-  async run({ hubs, gateways, fleet, redis, sessionsPerAgent, redisBase }, { restMs }) {
+  async run(stage, { restMs }) {
+    const { fleet, redis, sessionsPerAgent, redisBase } = stage;
     const sessions = fleet.size * sessionsPerAgent;
-    const groups = {
-      hubs: hubs.map(({ program }) => program.pid),
-      gateways: gateways.map(({ program }) => program.pid),
-      redis: [redis.pid],
-    };
-    const cpu = () => Object.values(groups).map(cpuMs);
+    const look = () => ({ ...stage.cpu(), redis: cpuMs([redis.pid]), use: stage.redisUse(), at: performance.now() });
     await fleet.settled();
     const openings = fleet.opened.length;
-    const [cpuBefore, useBefore, start] = [cpu(), redisUse(redis.port), performance.now()];
+    const before = look();
     await pause(restMs);
-    const [cpuAfter, use, end] = [cpu(), redisUse(redis.port), performance.now()];
-    const elapsed = (end - start) / 1000;
-    const [hubMs, gatewayMs, redisMs] = cpuAfter.map((ms, index) => (ms - (cpuBefore[index] as number)) / elapsed) as [
-      number,
-      number,
-      number,
-    ];
+    const after = look();
+    const elapsed = (after.at - before.at) / 1000;
+    const aSecond = (figure: 'hubs' | 'gateways' | 'redis') => (after[figure] - before[figure]) / elapsed;
     await fleet.coverage();
     const again = fleet.opened.length - openings;
     const thousands = sessions / 1000;
-    const redisCommands = (use.commands - useBefore.commands) / elapsed;
-    const redisTraffic = (use.bytes - useBefore.bytes) / elapsed;
-    const redisBytes = (use.memory - redisBase.memory) / sessions;
+    const redisCommands = (after.use.commands - before.use.commands) / elapsed;
+    const redisTraffic = (after.use.bytes - before.use.bytes) / elapsed;
+    const redisBytes = (after.use.memory - redisBase.memory) / sessions;
     const rows = [
-      ['CPU of a hub, 1,000 sessions', millis(hubMs / thousands)],
-      ['CPU of a gateway', millis(gatewayMs / gateways.length)],
-      ['CPU of Redis', millis(redisMs)],
+      ['CPU of a hub, 1,000 sessions', millis(aSecond('hubs') / thousands)],
+      ['CPU of a gateway', millis(aSecond('gateways') / stage.gateways.length)],
+      ['CPU of Redis', millis(aSecond('redis'))],
       ['Redis commands', redisCommands.toFixed(1)],
       ['Redis traffic', kib(redisTraffic)],
       ['Redis memory of a session', kib(redisBytes)],

@@ -1,8 +1,20 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { until } from '@isthmus/runtime/testing';
+import type { Member } from '../../harness/member.ts';
+import { Scope } from '../../harness/scope.ts';
+import type { DialResults } from '../dials.ts';
 import { check, type Findings, kib, mib, millis, seconds, timedCheck, whole } from '../findings.ts';
-import type { Outcomes } from './caller.ts';
-import { TenantsPlane } from './plane.ts';
-import { addTenants, CALLERS, callersOf, dialDuring } from './steps.ts';
+import { Stage } from '../stage.ts';
+import { addTenants, CALLERS, dialFor } from './callers.ts';
+import { Hosting } from './hosted.ts';
+
+const HUBS = 2;
+
+/** How often programs are asked for their metrics, in milliseconds: a page lists each tenant. */
+const LOOK_EVERY = 500;
+
+/** The default of the agents' flag, in milliseconds. */
+const REBALANCE = 30_000;
 
 const AGENTS_EACH = 2;
 
@@ -28,47 +40,50 @@ export async function tenantsRun(
   { tenants, dialMs, restMs }: TenantsRun,
   log: (text: string) => void,
 ): Promise<Findings> {
-  await using plane = await timed(log, 'a plane without tenants', () => TenantsPlane.start());
-  const { hosting, hubs, gateways } = plane;
-  const empty = await plane.memory();
+  await using scope = new Scope();
+  const hosting = await Hosting.create(scope);
+  const stage = await timed(log, 'a plane without tenants', () =>
+    Stage.start(scope, { hubs: HUBS, rebalanceTime: REBALANCE, hosting }),
+  );
+  const { hubs, gateways } = stage;
+  const empty = stage.base;
   const first = Math.min(FIRST, Math.floor(tenants / 2));
   const grow = async (size: number) => {
     await hosting.grow(size, AGENTS_EACH);
-    await plane.inForce(size);
+    await inForce(stage, size);
   };
   await timed(log, `the first ${first} tenants' certificates and files`, () => grow(first));
-  const firstFiles = await plane.memory();
+  const firstFiles = await stage.memory();
   await timed(log, `${tenants} tenants' certificates and files`, () => grow(tenants));
-  const files = await plane.memory();
+  const files = await stage.memory();
   /** @returns how long it took, in milliseconds */
   const populate = async (agents: number) => {
     const start = performance.now();
-    await timed(log, `${agents} agents connect`, () => plane.populate(agents));
+    await timed(log, `${agents} agents connect`, () => stage.populate(agents));
     return performance.now() - start;
   };
   const firstPopulated = await populate(first * AGENTS_EACH);
-  const firstSessions = await plane.memory();
-  const restBefore = await timed(log, 'the plane at rest with them', () => plane.rest(restMs));
-  const cpuBefore = plane.cpu();
+  const firstSessions = await stage.memory();
+  const restBefore = await timed(log, 'the plane at rest with them', () => rested(stage, restMs));
+  const cpuBefore = stage.cpu();
   const laterPopulated = await populate(hosting.members.length);
-  const cpuAfter = plane.cpu();
+  const cpuAfter = stage.cpu();
   const sessions = hosting.members.length * hubs.length;
   const later = sessions - first * AGENTS_EACH * hubs.length;
-  const full = await timed(log, 'memory', () => plane.memory());
-  const rest = await timed(log, 'the plane at rest', () => plane.rest(restMs));
+  const full = await timed(log, 'memory', () => stage.memory());
+  const rest = await timed(log, 'the plane at rest', () => rested(stage, restMs));
   // What rest took meanwhile grew with the sessions.
   const restMeanwhile = ((restBefore.hub + rest.hub) / 2) * hubs.length * (laterPopulated / 1000);
   const acceptCpu = (cpuAfter.hubs - cpuBefore.hubs - restMeanwhile) / later;
 
-  const callers = callersOf(plane);
-  const dialStart = plane.cpu();
-  const dials = await timed(log, `${CALLERS} callers dial`, () => dialDuring(plane, callers, pause(dialMs)));
-  const dialEnd = plane.cpu();
-  const restAfter = await timed(log, 'the plane at rest again', () => plane.rest(restMs));
+  const dialStart = stage.cpu();
+  const dials = await timed(log, `${CALLERS} callers dial`, () => dialFor(stage, hosting, dialMs));
+  const dialEnd = stage.cpu();
+  const restAfter = await timed(log, 'the plane at rest again', () => rested(stage, restMs));
   const [hubRest, gatewayRest] = [(rest.hub + restAfter.hub) / 2, (rest.gateway + restAfter.gateway) / 2];
   const idle = (hubRest * hubs.length + gatewayRest * gateways.length) * (dialMs / 1000);
-  const dialCpu = (dialEnd.gateways - dialStart.gateways + dialEnd.hubs - dialStart.hubs - idle) / tried(dials);
-  const added = await timed(log, 'tenants are added', () => addTenants(plane));
+  const dialCpu = (dialEnd.gateways - dialStart.gateways + dialEnd.hubs - dialStart.hubs - idle) / dials.tried;
+  const added = await timed(log, 'tenants are added', () => addTenants(stage, hosting));
 
   const total = (full.hubs + full.gateways) / tenants;
   const each = (bytes: number, members: readonly unknown[]) => bytes / members.length / (tenants - first);
@@ -113,25 +128,35 @@ export async function tenantsRun(
   };
 }
 
-function checksOf({ answered, crossed, failures }: Outcomes) {
+function checksOf({ latencies, crossed, failures }: DialResults) {
   return [
-    check('dials are answered', answered > 0, answered),
-    check('no dial fails', failures.length === 0, told(failures)),
+    check('dials are answered', latencies.length > 0, latencies.length),
+    check('no dial fails', failures.length === 0, [...new Set(failures)].slice(0, 10).join('; ')),
     check('no dial crosses', crossed.length === 0, crossed.slice(0, 10).join('; ')),
   ];
 }
 
-/** Different texts of failures, a few of them. */
-function told(failures: readonly string[]): string {
-  return [...new Set(failures)].slice(0, 10).join('; ');
+function counts({ tried, failures, crossed }: DialResults): string {
+  return [tried, failures.length, crossed.length].map(whole).join('; ');
 }
 
-function counts(outcomes: Outcomes): string {
-  return [tried(outcomes), outcomes.failures.length, outcomes.crossed.length].map(whole).join('; ');
+/** Waits until this many tenants are in force at every hub and gateway. */
+async function inForce({ hubs, gateways }: Stage, tenants: number): Promise<void> {
+  const has = async (member: Member) => (await member.value('isthmus_tenants')) >= tenants;
+  const all = async () => (await Promise.all([...hubs, ...gateways].map(has))).every(Boolean);
+  await until(all, { every: LOOK_EVERY, what: `${tenants} tenants in force` });
 }
 
-function tried({ answered, crossed, failures }: Outcomes): number {
-  return answered + crossed.length + failures.length;
+/** Watches a plane for a while. @returns processor time of one hub and of one gateway in each second, in milliseconds */
+async function rested(stage: Stage, ms: number): Promise<{ readonly hub: number; readonly gateway: number }> {
+  const before = stage.cpu();
+  await pause(ms);
+  const after = stage.cpu();
+  const each = (cpu: number, { length }: readonly Member[]) => cpu / length / (ms / 1000);
+  return {
+    hub: each(after.hubs - before.hubs, stage.hubs),
+    gateway: each(after.gateways - before.gateways, stage.gateways),
+  };
 }
 
 async function timed<T>(log: (text: string) => void, what: string, act: () => Promise<T>): Promise<T> {
