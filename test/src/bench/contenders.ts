@@ -1,8 +1,10 @@
 import { Scope } from '../harness/index.ts';
 import { PROTOCOLS, type Protocol } from '../rig/door.ts';
 import type { Front } from '../rig/load/messages.ts';
+import { haproxy, hub, nobody } from './by-name.ts';
 import { type AnpBinaries, type Family, floor, inOne, relays, type Started, splitTiers } from './families.ts';
 import type { Kind, Line } from './lines.ts';
+import { overPath } from './paths.ts';
 
 /** One way to the destination, as a column of the table. */
 export interface Contender {
@@ -33,19 +35,24 @@ export interface Programs {
   readonly anp?: AnpBinaries;
   readonly node?: OtherNode;
   readonly planebench?: string;
+  /** HAProxy's program. */
+  readonly haproxy?: string | undefined;
+  /** TCP's congestion control on paths. */
+  readonly tcp?: string | undefined;
 }
 
 const FOR_PLANEBENCH: readonly Kind[] = ['direct', 'server', 'split', 'anp', 'floor', 'node'];
 
-export function contenders({ anp, node, planebench }: Programs): Contender[] {
-  const own = ownLoad(anp, node);
+export function contenders(programs: Programs): Contender[] {
+  const { planebench } = programs;
+  const own = ownLoad(programs);
   if (!planebench) return own;
   // Relays lead to the bench's own destination, whose protocol planebench does not know.
   const again = own.filter(({ kind }) => FOR_PLANEBENCH.includes(kind)).map((each) => ({ ...each, planebench }));
   return [...own, ...again.map((each) => ({ ...each, name: `${each.name} (planebench)` }))];
 }
 
-function ownLoad(anp?: AnpBinaries, node?: OtherNode): Contender[] {
+function ownLoad({ anp, node, haproxy: other, tcp }: Programs): Contender[] {
   const through = (kind: Kind, prefix: string, family: (protocol: Protocol) => Family) =>
     PROTOCOLS.map((protocol) => ({ name: prefix + FRONTS[protocol], kind, protocol, family: family(protocol) }));
   const all: Omit<Contender, 'plane'>[] = [
@@ -59,6 +66,12 @@ function ownLoad(anp?: AnpBinaries, node?: OtherNode): Contender[] {
     ...floors('floor', 'floor-'),
     ...(node ? through('node', `node${node.version}-`, () => inOne({ node: node.path })) : []),
     ...(node ? floors('node', `node${node.version}-floor-`, node.path) : []),
+    { name: 'direct', kind: 'by-name', family: nobody },
+    { name: 'isthmus', kind: 'by-name', family: hub },
+    ...(other ? [{ name: 'haproxy', kind: 'by-name', family: haproxy(other) } as const] : []),
+    { name: 'tcp', kind: 'path', family: overPath('destination', tcp) },
+    { name: 'isthmus', kind: 'path', protocol: 'connect', family: overPath('agent', tcp) },
+    ...(anp ? [{ name: 'anp', kind: 'path', protocol: 'connect', family: overPath('agent', tcp, anp) } as const] : []),
   ];
   // Each way in has its own plane, as each API server has one: V8 optimises for the one kind of caller that it has seen.
   return all.map((each) => ({ ...each, plane: each.name }));
@@ -85,19 +98,19 @@ export class Planes implements AsyncDisposable {
     this.#destinationPort = destinationPort;
   }
 
-  async of({ plane, family }: Contender): Promise<Started> {
+  async of({ plane, family }: Contender, line: Line): Promise<Started> {
     if (!family) return NOTHING;
     let started = this.#running.get(plane);
     if (!started) {
-      started = await family(this.#scope, this.#destinationPort);
+      started = await family(this.#scope, this.#destinationPort, line);
       this.#running.set(plane, started);
     }
     return started;
   }
 
   /** Whether the processes must do this work once before it is measured, since new code is slow. The call marks the work as done. */
-  isCold({ name, family }: Contender, { work, fresh }: Line): boolean {
-    if (!family || fresh) return false;
+  isCold({ name, kind, family }: Contender, { work, fresh }: Line): boolean {
+    if (!family || fresh || kind === 'by-name') return false;
     // By its name: V8 has compiled for what one load sends, and compiles again for the other.
     const done = `${name} ${work}`;
     const cold = !this.#warm.has(done);
@@ -112,8 +125,8 @@ export class Planes implements AsyncDisposable {
 
 const NOTHING: Started = { groups: {} };
 
-export function frontOf({ protocol }: Contender, { door, port }: Started): Front {
-  if (port !== undefined) return { kind: 'forward', port };
+export function frontOf({ protocol }: Contender, { door, port, named, destination }: Started): Front {
+  if (port !== undefined) return { kind: 'forward', port, ...(named && { named }) };
   if (door && protocol) return { kind: 'door', door, protocol };
-  return { kind: 'direct' };
+  return { kind: 'direct', ...(destination && { host: destination.host }) };
 }

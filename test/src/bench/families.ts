@@ -13,17 +13,22 @@ import { type Door, doorOf, type Protocol } from '../rig/door.ts';
 import type { Groups } from '../rig/load/messages.ts';
 import { type PlaneOptions, startPlane } from '../rig/plane.ts';
 import type { FloorSettings } from './floor.ts';
+import type { Line } from './lines.ts';
 
 /** Processes between callers and the destination, which are ready. */
 export interface Started {
   /** Where callers connect: the door of a plane, or the first relay's port. */
   readonly door?: Door;
   readonly port?: number;
+  /** Whether a ClientHello with a name comes first. */
+  readonly named?: true;
   readonly groups: Groups;
+  /** If it is not the bench's, on this machine. */
+  readonly destination?: { readonly port: number; readonly host: string };
 }
 
-/** Starts the processes. */
-export type Family = (scope: Scope, destinationPort: number) => Promise<Started>;
+/** Starts the processes for a line. */
+export type Family = (scope: Scope, destinationPort: number, line: Line) => Promise<Started>;
 
 /** A chain of relays, each in its own process. */
 export function relays(count: number): Family {
@@ -81,8 +86,8 @@ interface InOne {
 }
 
 /** An all-in-one server and an agent with mTLS between them. */
-export function inOne({ node = process.execPath, anp, protocol, far }: InOne = {}): Family {
-  return async (scope) => {
+export function inOne({ node = process.execPath, anp, protocol, far }: InOne = {}) {
+  return async (scope: Scope, _port: number): Promise<Started> => {
     const trust = await newTrust(scope);
     const { cert, key } = await trust.agents.server(far && { hosts: [{ type: 'ip', value: far.outside }] });
     const outside = far && { 'agent-bind-address': far.outside, 'cluster-cert': cert, 'cluster-key': key };

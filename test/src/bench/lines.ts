@@ -1,7 +1,8 @@
 import type { WorkName } from '../rig/load/messages.ts';
+import type { Direction } from '../rig/network.ts';
 
-/** What a line is measured on: no plane, relays, an all-in-one server and an agent, split tiers, upstream's pair, bare sockets of this runtime, ours on another Node. */
-export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'floor' | 'node';
+/** What a line is measured on: no plane, relays, an all-in-one server and an agent, split tiers, upstream's pair, bare sockets of this runtime, ours on another Node, what passes clients on by name, what is at both ends of a path. */
+export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'floor' | 'node' | 'by-name' | 'path';
 
 /** A figure as tables show it. */
 export interface Shown {
@@ -15,7 +16,9 @@ export interface Line {
   /** The name on the command line: `bulk-x32`. */
   readonly name: string;
   readonly title: string;
-  readonly work: WorkName;
+  readonly work: WorkName | 'path';
+  /** The path of that work, in each direction, and how many small tunnels are beside the downloads. */
+  readonly path?: { readonly direction: Direction; readonly small: number };
   readonly conns: number;
   /** Limit of all downloads together in MB/s, or of dials per second; 0 for none. */
   readonly rate: number;
@@ -33,11 +36,11 @@ const ALL: readonly Kind[] = ['direct', 'relays', 'server', 'split', 'anp'];
 const PLANES: readonly Kind[] = ['server', 'anp'];
 const DIALS_ON: readonly Kind[] = [...ALL, 'floor', 'node'];
 
-function more(figure: string, label: string): Shown {
+export function more(figure: string, label: string): Shown {
   return { figure, label, better: 'more' };
 }
 
-function less(figure: string, label: string): Shown {
+export function less(figure: string, label: string): Shown {
   return { figure, label, better: 'less' };
 }
 
@@ -94,7 +97,19 @@ function sparse(shows: readonly Shown[], options: Options = {}): Line {
   return { ...line('dials', 1, shows, { on: ['server', 'anp', 'floor', 'node'], rate: 2, ...options }), first: 40 };
 }
 
-/** All lines, in order: first those that need a fresh plane, last those that may break one. */
+const BY_NAME: Options = { on: ['by-name'] };
+
+/** Of clients that reach their API server by name: they open connections, read as fast as they can, ask on kept connections, or are silent. */
+export function linesByName(silent: number): readonly Line[] {
+  return [
+    line('dials', 16, DIALLING, BY_NAME),
+    line('bulk', 4, BULK, BY_NAME),
+    line('ping', 16, [more('pings_per_s', 'pings/s'), ...PING, CPU_PER_PING], BY_NAME),
+    ...(silent > 0 ? [line('idle', silent, [PER_TUNNEL], BY_NAME)] : []),
+  ];
+}
+
+/** All other lines, in order: first those that need a fresh plane, last those that may break one. */
 export const LINES: readonly Line[] = [
   {
     ...line('dials', 8, DIALLING, { on: DIALS_ON.filter((kind) => kind !== 'direct'), fresh: true }),

@@ -4,10 +4,9 @@ import { chosen, commandLine, interrupted, misused, say } from '../rig/command.t
 import { aligned } from '../rig/figures.ts';
 import { apart, pathsMissing } from '../rig/network.ts';
 import { madeHere } from '../rig/page.ts';
-import { LINES } from './lines.ts';
-import { measureOneAddress } from './one-address.ts';
-import { CASES, type PathSettings } from './paths/cases.ts';
-import { type Plan, runAll } from './run.ts';
+import { LINES, linesByName } from './lines.ts';
+import { PATHS } from './paths.ts';
+import { type Plan, type Runs, runAll } from './run.ts';
 import { type Book, busyNow, readBook, writeBook } from './store.ts';
 import { comparison, figureTable, writePage } from './tables.ts';
 
@@ -50,7 +49,7 @@ const { values, positionals } = commandLine(
 );
 
 function plan(): Plan {
-  const { line, front, short, planebench } = values;
+  const { line, front, short, planebench, haproxy, tcp } = values;
   const [rounds, seconds] = [Number(values.repeat), Number(values.seconds)];
   if (!(Number.isInteger(rounds) && rounds > 0)) misused('--repeat needs a whole number.');
   if (!(seconds > 0)) misused('--seconds needs a number.');
@@ -58,6 +57,8 @@ function plan(): Plan {
   return {
     rounds,
     short,
+    haproxy,
+    tcp,
     fronts: front,
     ...(short ? SHORT : { windowMs: seconds * 1000, pace: 1 }),
     lines: chosen(LINES, line, isMeant),
@@ -77,15 +78,6 @@ function isMeant(given: string, name: string): boolean {
   return LINES.some((each) => each.name === given) ? name === given : name.startsWith(given);
 }
 
-/** Paths have figures of their own, which are not compared line by line. */
-async function measurePaths({ windowMs, anp }: Plan): Promise<void> {
-  const missing = pathsMissing();
-  if (missing) throw new Error(missing);
-  const own = { ...(anp && { anp }), ...(values.tcp && { tcp: values.tcp }) };
-  const settings: PathSettings = { cases: chosen(CASES, values.path, begins), windowMs, ...own };
-  await apart('bench/paths/main.ts', settings, interrupted());
-}
-
 function begins(given: string, name: string): boolean {
   return name.startsWith(given);
 }
@@ -93,7 +85,9 @@ function begins(given: string, name: string): boolean {
 async function run(plan: Plan): Promise<void> {
   const signal = interrupted();
   const busy = await busyNow();
-  const { runs, failed } = await runAll(plan, say, signal);
+  const { runs, failed } = await (values.paths
+    ? apart<Runs>('bench/apart.ts', plan, signal)
+    : runAll(plan, say, signal));
   const { windowMs, rounds } = plan;
   const book: Book = { made: { ...madeHere(), windowMs, rounds, busy }, runs };
   if (values.json) writeBook(values.json, book);
@@ -107,8 +101,9 @@ const expected = values.compare ? 2 : values.page ? Math.max(1, positionals.leng
 if (positionals.length !== expected) misused('Only --compare A B and --page FILE... take files.');
 if (values.compare) say(aligned(comparison(readBook(`${first}`), readBook(`${second}`))));
 else if (values.page) writePage([readBook(`${first}`), ...positionals.slice(1).map(readBook)]);
-else if (values['one-address']) {
-  const { haproxy, idle } = values;
-  await measureOneAddress({ windowMs: plan().windowMs, haproxy, idle: Number(idle) }, say);
-  process.exit(0);
-} else await (values.paths ? measurePaths(plan()) : run(plan()));
+else if (values['one-address']) await run({ ...plan(), lines: linesByName(Number(values.idle)) });
+else if (values.paths) {
+  const missing = pathsMissing();
+  if (missing) misused(missing);
+  await run({ ...plan(), lines: chosen(PATHS, values.path, begins) });
+} else await run(plan());

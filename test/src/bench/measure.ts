@@ -47,7 +47,7 @@ export async function measure(
   const line = within(wanted);
   try {
     await using own = new Planes(destinationPort);
-    const started = await (line.fresh ? own : planes).of(contender);
+    const started = await (line.fresh ? own : planes).of(contender, line);
     const { first: _, ...unpaced } = { ...line, rate: 0 };
     if (planes.isCold(contender, line))
       await load(unpaced, contender, started, destinationPort, warmUp(pace, line.work));
@@ -58,29 +58,23 @@ export async function measure(
 }
 
 async function load(
-  { work, conns, rate, first }: Line,
+  { work, path, conns, rate, first }: Line,
   contender: Contender,
   started: Started,
-  destinationPort: number,
+  benchPort: number,
   { windowMs, pace }: Pace,
 ): Promise<Result> {
-  const { groups } = started;
+  const { groups, destination } = started;
   const front = frontOf(contender, started);
-  const settings = {
-    load: 'work',
-    front,
-    destinationPort,
-    work,
-    conns,
-    windowMs,
-    pace,
-    rate,
-    groups,
-    ...(first !== undefined && { first }),
-  } satisfies Load;
+  const common = { front, destinationPort: destination?.port ?? benchPort, conns, windowMs };
+  if (work === 'path') {
+    const load = { load: 'path', ...common, small: path?.small ?? 0 } satisfies Load;
+    return await ask<Result>('rig/load/main.ts', load, windowMs + GRACE);
+  }
+  const settings = { ...common, work, pace, rate, groups, ...(first !== undefined && { first }) };
   const { figures, errors } = contender.planebench
     ? await planebench(contender.planebench, settings)
-    : await ask<Result>('rig/load/main.ts', settings, windowMs + GRACE);
+    : await ask<Result>('rig/load/main.ts', { load: 'work', ...settings } satisfies Load, windowMs + GRACE);
   return { figures: rounded(derived(figures, Object.keys(groups))), errors };
 }
 

@@ -16,11 +16,17 @@ export interface Plan extends Pace, Programs {
   readonly short: boolean;
 }
 
+/** What a run measured, and how many measurements have no figures. */
+export interface Runs {
+  readonly runs: readonly Run[];
+  readonly failed: number;
+}
+
 /** Tunnels of a short run. */
 const FEW = 8;
 
 /** Measures line by line. The contenders of a line take turns, round by round, since a machine's speed varies. */
-export async function runAll(plan: Plan, say: (text: string) => void, signal: AbortSignal) {
+export async function runAll(plan: Plan, say: (text: string) => void, signal: AbortSignal): Promise<Runs> {
   const runs: Run[] = [];
   let failed = 0;
   await using scope = new Scope();

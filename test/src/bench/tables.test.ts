@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LINES } from './lines.ts';
+import { LINES, linesByName } from './lines.ts';
+import { PATHS } from './paths.ts';
 import { type Book, figureOf, type Run } from './store.ts';
 import { comparison, figureTable, howMade, upstreamTable } from './tables.ts';
 
@@ -12,7 +13,8 @@ function book(...runs: readonly [line: string, contender: string, figures: Run['
 }
 
 test('each line has a unique name', () => {
-  assert.equal(new Set(LINES.map(({ name }) => name)).size, LINES.length);
+  const all = [...LINES, ...linesByName(100), ...PATHS];
+  assert.equal(new Set(all.map(({ name }) => name)).size, all.length);
 });
 
 test('a figure is the median of the rounds that have it', () => {

@@ -35,6 +35,7 @@ export function heldBy(kind: FloodKind, most: number): Held {
 /** The first message to a process of a load. */
 export type Load =
   | ({ readonly load: 'work' } & Settings)
+  | ({ readonly load: 'path' } & PathSettings)
   | ({ readonly load: 'flood' } & FloodSettings)
   | ({ readonly load: 'calls' } & Calls);
 
@@ -79,6 +80,11 @@ export interface Settings {
   readonly groups: Groups;
   /** Measure this many dials instead of a time, beginning with the first. */
   readonly first?: number;
+}
+
+/** Downloads, and small tunnels beside them. */
+export interface PathSettings extends Pick<Settings, 'front' | 'destinationPort' | 'conns' | 'windowMs'> {
+  readonly small: number;
 }
 
 /** By name. A figure without a value is left out. */

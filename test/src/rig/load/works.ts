@@ -36,17 +36,12 @@ const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>>> = {
 
 /** Does one work on one front. */
 export async function worked(settings: Settings): Promise<Result> {
-  try {
-    const control = await Control.connect(settings.destinationPort);
-    const groups = { ...settings.groups, client: [process.pid] };
-    const bench = new Bench({ ...settings, groups }, control);
-    const figures = await works[settings.work](bench);
-    control.end();
-    return { figures, errors: bench.tunnels.errors };
-  } catch (error) {
-    const { stack = 'failed' } = error as Error;
-    return { figures: {}, errors: { [stack]: 1 } };
-  }
+  const control = await Control.connect(settings.destinationPort);
+  const groups = { ...settings.groups, client: [process.pid] };
+  const bench = new Bench({ ...settings, groups }, control);
+  const figures = await works[settings.work](bench);
+  control.end();
+  return { figures, errors: bench.tunnels.errors };
 }
 
 /** N tunnels move checked bytes in one direction. Only what arrives counts. */
