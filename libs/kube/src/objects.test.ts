@@ -58,6 +58,23 @@ describe('the followed objects of one kind', () => {
     assert.deepEqual(told, ['a', '=kube-system/a', 'ok', '!ended', '=', 'ok']);
   });
 
+  it('are followed past events of a kind that nobody knows', async () => {
+    put('a');
+    const strange = [
+      { type: 'RENAMED', object: { metadata: { name: 'c', resourceVersion: '1' } } },
+      { type: 'SUMMARY' },
+      { type: 'ADDED', object: { metadata: { name: 'b', namespace: 'n', resourceVersion: '901' } } },
+    ];
+    api.intercept = ({ url = '' }, response) => {
+      if (!url.includes('watch')) return false;
+      response.writeHead(200).write(strange.map((event) => `${JSON.stringify(event)}\n`).join(''));
+      return true;
+    };
+    await using _following = follow();
+    await until(() => told.includes('b'));
+    assert.deepEqual(told, ['a', '=kube-system/a', 'ok', 'b']);
+  });
+
   it('are listed again when the API server comes back with an older version', async () => {
     put('a');
     let version = 0;

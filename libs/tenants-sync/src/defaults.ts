@@ -14,6 +14,8 @@ export const SYNC = {
   valueBytes: 256 * 1024,
   /** What all labelled secrets and config maps of one namespace may hold together. Who may create them there fills no more than this. */
   namespaceBytes: 4 * 1024 * 1024,
+  /** How many keys and allowed namespaces they may have together. Each takes some 100 bytes, whatever its value has. */
+  namespaceEntries: 10_000,
   /** The longest text of what is wrong with an object. One can name hundreds of secrets that are not there, and all members read of it. */
   faultCharacters: 2000,
   /** The most objects of which the report says what is wrong, 3 MB at most: members read 4 MiB of it. */

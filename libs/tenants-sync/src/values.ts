@@ -1,4 +1,5 @@
 import { type KubeObject, objectName } from '@isthmus/kube';
+import { getOrPut } from '@isthmus/runtime';
 import { SYNC } from './defaults.ts';
 import { ALLOW_TENANTS_OF } from './kinds.ts';
 
@@ -17,12 +18,20 @@ export interface Values {
   readonly allows: readonly string[];
 }
 
+/** What is kept, in bytes of values, and in keys and names of namespaces. */
+interface Held {
+  bytes: number;
+  entries: number;
+}
+
 /** Keeps the values of secrets or config maps. */
 export class ValueKeeper {
   readonly #kind: 'secret' | 'config map';
   readonly #keys: readonly string[] | undefined;
-  /** Bytes that are kept, by namespace and name. */
-  readonly #held = new Map<string, Map<string, number>>();
+  /** By namespace and name. */
+  readonly #held = new Map<string, Held>();
+  /** By namespace. */
+  readonly #totals = new Map<string, Held>();
 
   /** @param keys the only ones that are kept; default all */
   constructor(kind: 'secret' | 'config map', keys?: readonly string[]) {
@@ -33,22 +42,25 @@ export class ValueKeeper {
   keep(object: ValuesObject): Values {
     const { namespace = '', annotations = {} } = object.metadata;
     const name = objectName(object);
-    const allows = (annotations[ALLOW_TENANTS_OF] ?? '').split(',').map((each) => each.trim());
     this.forget(name);
-    const ofNamespace = this.#held.get(namespace) ?? new Map<string, number>();
-    let others = 0;
-    for (const bytes of ofNamespace.values()) others += bytes;
-    let own = 0;
+    const total = getOrPut(this.#totals, namespace, () => ({ bytes: 0, entries: 0 }));
+    const held = { bytes: 0, entries: 0 };
+    const fits = (bytes: number) => total.bytes + held.bytes + bytes <= SYNC.namespaceBytes;
+    const entriesLeft = () => SYNC.namespaceEntries - total.entries - held.entries;
+    const allowing = annotations[ALLOW_TENANTS_OF] ?? '';
+    const allows = fits(allowing.length) ? allowing.split(',', entriesLeft()).map((each) => each.trim()) : [];
+    held.bytes += allows.length === 0 ? 0 : allowing.length;
+    held.entries += allows.length;
     const values = new Map<string, string | Error>();
     const keep = (key: string, value: Buffer) => {
-      if (this.#keys && !this.#keys.includes(key)) return;
-      const most = Math.min(SYNC.valueBytes, SYNC.namespaceBytes - others - own);
+      if ((this.#keys && !this.#keys.includes(key)) || entriesLeft() <= 0) return;
+      held.entries++;
       if (value.length > SYNC.valueBytes) {
         values.set(key, new Error(`it has ${value.length} bytes: at most ${SYNC.valueBytes} are read`));
-      } else if (value.length > most) {
+      } else if (!fits(value.length)) {
         values.set(key, new Error(`what is labelled in ${namespace} has more than ${SYNC.namespaceBytes} bytes`));
       } else {
-        own += value.length;
+        held.bytes += value.length;
         values.set(key, value.toString('latin1'));
       }
     };
@@ -56,15 +68,20 @@ export class ValueKeeper {
     for (const [key, value] of Object.entries(encoded ?? {})) keep(key, Buffer.from(value, 'base64'));
     if (this.#kind === 'config map')
       for (const [key, value] of Object.entries(object.data ?? {})) keep(key, Buffer.from(value));
-    this.#held.set(namespace, ofNamespace.set(name, own));
+    this.#held.set(name, held);
+    total.bytes += held.bytes;
+    total.entries += held.entries;
     return { values, allows };
   }
 
   /** What it had of its namespace's share is free again. @param name `NAMESPACE/NAME` */
   forget(name: string): void {
     const [namespace = ''] = name.split('/');
-    const ofNamespace = this.#held.get(namespace);
-    ofNamespace?.delete(name);
-    if (ofNamespace?.size === 0) this.#held.delete(namespace);
+    const [held, total] = [this.#held.get(name), this.#totals.get(namespace)];
+    if (!held || !total) return;
+    this.#held.delete(name);
+    total.bytes -= held.bytes;
+    total.entries -= held.entries;
+    if (total.entries === 0) this.#totals.delete(namespace);
   }
 }
