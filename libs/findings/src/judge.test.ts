@@ -473,6 +473,13 @@ test('what a wrong clock makes of certificates is blamed on the clock', () => {
   assert.equal(alone?.todo, 'compare the clocks of h1, g1 first');
   const [refusal] = judge(evidence, ['refusals']);
   assert.equal(refusal?.todo, 'the clock of h1 is 40 d 0 h ahead of most others: set it first (clocks)');
+  // It was asked for its clock at its own address.
+  const cutOff = { ...late, status: undefined, silent: 'g1 has no link to h1' };
+  const found = judge(plane({ members: [refusedBy, aWitness('g2'), cutOff], hubs: down }), ['members', 'links']);
+  assert.deepEqual(
+    found.flatMap(({ about, todo }) => (about === 'h1' ? [todo] : [])),
+    Array(2).fill('the clock of h1 is 40 d 0 h ahead of most others: set it first (clocks)'),
+  );
 });
 
 test("an agent's certificate that should have been renewed is found where its hub saw it", () => {

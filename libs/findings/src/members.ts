@@ -3,7 +3,7 @@ import { LIMIT_ENTRIES } from '@isthmus/tunnel/limits';
 import { farOff } from './clocks.ts';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
-import { MEANWHILE, reachedBy, registryTodo } from './reach.ts';
+import { clockTodo, MEANWHILE, reachedBy, registryTodo } from './reach.ts';
 import { agentName, endsSoon, endText, type Finding, plural, type Result, reportOf } from './result.ts';
 
 /** By the names that a member tells, which may be of another version. */
@@ -53,7 +53,7 @@ export function ofMembers(evidence: Evidence): Result[] {
         return [report.warn(id, detail, todo)];
       }
       const todo = 'check that it runs, and read its log. One that runs and does not answer hangs: restart it';
-      return [report.fail(id, `does not answer${at}: ${silent}`, todo)];
+      return [report.fail(id, `does not answer${at}: ${silent}`, clockTodo(evidence, [id]) ?? todo)];
     }
     const old =
       list && list.membersError !== '' && list.registry?.up !== false

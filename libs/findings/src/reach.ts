@@ -19,13 +19,12 @@ export function ofLinks(evidence: Evidence): Result[] {
     const silent = members.some(({ id, status }) => id === hubId && !status);
     const why = members.flatMap(({ list }) => list?.hubs.find((each) => each.hubId === hubId)?.failure?.text ?? []);
     const ofTime = why.find((text) => OF_TIME.test(text));
-    if (silent && ofTime !== undefined)
-      return [
-        report.fail(hubId, `${detail}: ${ofTime}`, `compare the clocks of ${[hubId, ...gateways].join(', ')} first`),
-      ];
+    const clock = clockTodo(evidence, [hubId, ...gateways]);
+    const compare = `compare the clocks of ${[hubId, ...gateways].join(', ')} first`;
+    if (silent && ofTime !== undefined) return [report.fail(hubId, `${detail}: ${ofTime}`, clock ?? compare)];
     const todo = silent
       ? 'its admin port does not answer either: it hangs, is down, or cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs'
-      : ((why.length === 0 || ofTime ? clockTodo(evidence, [hubId, ...gateways]) : undefined) ??
+      : ((why.length === 0 || ofTime ? clock : undefined) ??
         'isthmus hubs says why; check its log, its --advertise-address, and --peer-ca-cert of both');
     return [report.fail(hubId, detail, todo)];
   });
@@ -43,7 +42,7 @@ export function ofLinks(evidence: Evidence): Result[] {
 }
 
 /** What to do first where certificates seem invalid because a clock is wrong. @param ids of the members that judge them */
-function clockTodo(evidence: Evidence, ids: readonly string[]): string | undefined {
+export function clockTodo(evidence: Evidence, ids: readonly string[]): string | undefined {
   const [wrong] = ids.flatMap((id) => {
     const off = farOff(evidence, id);
     return off === undefined ? [] : `the clock of ${id} is ${off} most others: set it first (clocks)`;
@@ -285,7 +284,7 @@ export function ofRefusals(evidence: Evidence): Result[] {
     const clock = OF_TIME.test(refusal.reason) ? clockTodo(evidence, members) : undefined;
     const fix =
       agents && refusal.distrusted
-        ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"
+        ? "its --ca-cert must hold the CA of the hub's --cluster-cert, and its clock be right: isthmus status --address with its admin port shows its side"
         : 'run isthmus status --address with its admin port to see its side';
     const todo = clock ?? `if the peer is yours, ${fix}; if not, rejecting it is right`;
     return [{ ...report.warn(about, `refused ${told}${who}`, todo), old }];

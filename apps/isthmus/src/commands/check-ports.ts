@@ -13,7 +13,6 @@ import {
   type Presented,
   presentedBy,
   readNamedFile,
-  Semaphore,
   sniOf,
   unlessGivenUp,
 } from '@isthmus/runtime';
@@ -21,6 +20,7 @@ import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@i
 import { Option } from 'commander';
 import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
+import { fewAtOnce } from '../plane/evidence.ts';
 import { handshake } from '../through-gateway.ts';
 import { FILE_OPTIONS, type FileOptions, judged } from './check-files.ts';
 
@@ -129,12 +129,6 @@ export async function checkApiServers(
     .filter(({ agentAddress }) => agentAddress !== '')
     .flatMap((hub) => [...names].map(([name, tenant]) => ({ hub, name, tenant })));
   return (await fewAtOnce(ways, (way) => checkApiServer(way, probing))).flat();
-}
-
-/** Checks a few at once. */
-export function fewAtOnce<T, R>(all: readonly T[], act: (each: T, index: number) => Promise<R>): Promise<R[]> {
-  const turns = new Semaphore(ISTHMUS.checkDialsAtOnce);
-  return Promise.all(all.map((each, index) => turns.take(() => act(each, index))));
 }
 
 interface ApiServerWay {

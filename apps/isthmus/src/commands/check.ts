@@ -16,7 +16,7 @@ import { Option } from 'commander';
 import { type Call, command, durationOption, hostPort, listOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { EXIT, Failure, plural, type Style, verdictsText } from '../output.ts';
-import { type Asked, askPlane, type SessionView, sessionViews } from '../plane/evidence.ts';
+import { type Asked, askPlane, fewAtOnce, type SessionView, sessionViews, withClocks } from '../plane/evidence.ts';
 import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { checkFiles, FILE_OPTIONS, type FileOptions } from './check-files.ts';
@@ -25,7 +25,6 @@ import {
   checkPorts,
   checkRedis,
   checkSocket,
-  fewAtOnce,
   type HubPorts,
   REDIS_OPTIONS,
   type RedisOptions,
@@ -120,11 +119,12 @@ async function checkPlane(
   options: Options & { readonly timeout: number; readonly tenant: string },
   redisAheadMs: number | undefined,
 ): Promise<Result[]> {
+  const { members, clocks } = await withClocks(plane, evidence);
   const redis = redisAheadMs === undefined ? [] : [{ of: 'redis', aheadMs: redisAheadMs }];
   const hubs = withAgentPorts(evidence.hubs, configs.answers, options.host);
   const probing = { timeoutMs: options.timeout, now: evidence.now, announce: announcer(plane) };
   const results = [
-    ...judge({ ...evidence, clocks: [...evidence.clocks, ...redis] }),
+    ...judge({ ...evidence, members, clocks: [...clocks, ...redis] }),
     ...(await checkPorts(hubs, options, probing)),
     ...(await checkApiServers(hubs, apiServersOf(evidence, configs), probing)),
     ...(options.dials ? await checkDials(plane, sessionViews(evidence.sessions), options) : []),

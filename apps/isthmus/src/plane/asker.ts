@@ -71,6 +71,13 @@ export class Asker implements Disposable {
     for await (const text of linesOf(pieces, ISTHMUS.answerBytes, tooLong)) yield lineIn(text);
   }
 
+  /** What its clock says, in milliseconds since the epoch, to half a second: whatever it answers has a date. */
+  async clock(signal: AbortSignal): Promise<number> {
+    const response = await this.#post('{}', signal);
+    response.destroy();
+    return Date.parse(response.headers.date ?? '') + 500;
+  }
+
   #post(body: string, signal: AbortSignal): Promise<IncomingMessage> {
     const socketPath = socketPathOf(this.address);
     const place = socketPath === undefined ? parseDestination(this.address) : { host: 'localhost', socketPath };

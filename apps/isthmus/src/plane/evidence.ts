@@ -1,5 +1,6 @@
-import { type Evidence, findingsIn, judge, middleOf, type Witness } from '@isthmus/findings';
+import { agentName, type Evidence, findingsIn, judge, middleOf, type Witness } from '@isthmus/findings';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
+import { Semaphore } from '@isthmus/runtime';
 import { ISTHMUS } from '../defaults.ts';
 import { ago, isoTime, renamed } from '../output.ts';
 import { type Answer, type Answers, byName, type Member, type Unanswered } from './member.ts';
@@ -108,6 +109,37 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
   const now = Date.now() + middleOf(members.flatMap(({ aheadMs }) => aheadMs ?? []));
   const evidence = { members, hubs: [...hubs.values()], sessions, clocks, now } satisfies Evidence;
   return { statuses, lists, configs: flags, evidence };
+}
+
+/** Adds the clocks of agents, and of members that could be asked only at their own addresses. */
+export async function withClocks(plane: Plane, evidence: Evidence): Promise<Evidence> {
+  const ahead = async (ask: Promise<number | undefined>) => {
+    const began = Date.now();
+    const said = await ask;
+    return said && said - (began + Date.now()) / 2;
+  };
+  const members = evidence.members.map(async (member) => {
+    if (member.status || member.address === '') return member;
+    return { ...member, aheadMs: await ahead(plane.clockAt(member.address)) };
+  });
+  // Go agents answer no questions.
+  const agents = new Map(
+    evidence.sessions
+      .filter(({ protocol }) => protocol === adminApi.LinkProtocol.LINK_PROTOCOL_LINK)
+      .map(({ tenant, agentId }) => [agentName(tenant, agentId), [tenant, agentId] as const]),
+  );
+  const clocks = fewAtOnce([...agents], async ([name, [tenant, id]]) => {
+    const status = plane.askAgent(tenant, id, 'getStatus');
+    return { of: `agent ${name}`, aheadMs: await ahead(status.then((said) => said?.nowMs)) };
+  });
+  const known = (await clocks).flatMap(({ of, aheadMs }) => (aheadMs === undefined ? [] : { of, aheadMs }));
+  return { ...evidence, members: await Promise.all(members), clocks: [...evidence.clocks, ...known] };
+}
+
+/** Checks a few at once. */
+export function fewAtOnce<T, R>(all: readonly T[], act: (each: T, index: number) => Promise<R>): Promise<R[]> {
+  const turns = new Semaphore(ISTHMUS.checkDialsAtOnce);
+  return Promise.all(all.map((each, index) => turns.take(() => act(each, index))));
 }
 
 /** Returns why agents may be away, as the plane's members tell it: whom hubs refused, and which agents went. */

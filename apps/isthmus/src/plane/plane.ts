@@ -164,6 +164,12 @@ export class Plane implements Disposable {
     return (await first.catch(() => undefined))?.answer;
   }
 
+  /** What the clock says of a member that could not be asked through the others, by its own address; undefined if it does not answer there. */
+  async clockAt(address: string): Promise<number | undefined> {
+    using asker = new Asker(address, this.#options.tls);
+    return await asker.clock(this.#deadline()).catch(() => undefined);
+  }
+
   /** Yields what members say, as it comes, until all have ended. @throws if the one that is asked for all fails */
   async *lines<M extends Method>(
     method: M,
