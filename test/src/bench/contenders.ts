@@ -1,5 +1,5 @@
 import { Scope } from '../harness/index.ts';
-import { PROTOCOLS, type Protocol } from '../rig/door.ts';
+import { PROTOCOLS, type Protocol } from '../rig/dial.ts';
 import type { Front } from '../rig/load/messages.ts';
 import { haproxy, hub, nobody } from './by-name.ts';
 import { type AnpBinaries, type Family, floor, inOne, relays, type Started, splitTiers } from './families.ts';

@@ -1,3 +1,4 @@
+import type { Ways } from '../harness/index.ts';
 import {
   AS_IN_IMAGE,
   callersAt,
@@ -9,7 +10,7 @@ import {
   tempDir,
 } from '../harness/index.ts';
 import { listening } from '../rig/child.ts';
-import { type Door, doorOf, type Protocol } from '../rig/door.ts';
+import type { Protocol } from '../rig/dial.ts';
 import type { Groups } from '../rig/load/messages.ts';
 import { type PlaneOptions, startPlane } from '../rig/plane.ts';
 import type { FloorSettings } from './floor.ts';
@@ -18,7 +19,7 @@ import type { Line } from './lines.ts';
 /** Processes between callers and the destination, which are ready. */
 export interface Started {
   /** Where callers connect: the door of a plane, or the first relay's port. */
-  readonly door?: Door;
+  readonly door?: Ways;
   readonly port?: number;
   /** Whether a ClientHello with a name comes first. */
   readonly named?: true;
@@ -57,7 +58,7 @@ export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.e
     const settings: FloorSettings = { listen, ...(onward && { to: destinationPort }) };
     const options = { argument: JSON.stringify(settings), command: [node] };
     const { port, pid } = await listening(scope, 'bench/floor.ts', options);
-    return { door: doorOf({ ...ways, mtls: { ...ways.mtls, port } }), groups: { floor: [pid] } };
+    return { door: { ...ways, mtls: { ...ways.mtls, port } }, groups: { floor: [pid] } };
   };
 }
 
@@ -146,7 +147,7 @@ export function splitTiers(sockets: boolean): Family {
 
 async function started(scope: Scope, options: PlaneOptions): Promise<Started> {
   const { doors, gateways, hubs, agents } = await startPlane(scope, options);
-  const [door] = doors as [Door];
+  const [door] = doors as [Ways];
   const servers = gateways === hubs ? { server: gateways } : { gateway: gateways, hub: hubs };
   const groups = Object.entries({ ...servers, agent: agents }).map(([name, members]) => {
     return [name, members.map(({ program }) => program.pid)] as const;

@@ -30,8 +30,8 @@ function urlOf(front: Front): string {
   if (front.kind === 'direct') return 'direct';
   if (front.kind === 'forward') return `forward://127.0.0.1:${front.port}`;
   const { grpc, connect, mtls } = front.door;
-  if (front.protocol === 'grpc') return `grpc-uds://${grpc}`;
-  if (front.protocol === 'connect') return `connect-uds://${connect}`;
-  const files = new URLSearchParams({ cert: mtls.cert, key: mtls.key, ca: mtls.ca, 'server-name': 'localhost' });
+  if (front.protocol === 'grpc') return `grpc-uds://${grpc.uds}`;
+  if (front.protocol === 'connect') return `connect-uds://${connect.uds}`;
+  const files = new URLSearchParams({ ...mtls.identity, ca: mtls.ca, 'server-name': 'localhost' });
   return `connect-tcp://127.0.0.1:${mtls.port}?${files}`;
 }

@@ -1,7 +1,7 @@
 import type { Identity } from '@isthmus/certificates/testing';
 import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
-import type { Via } from './connect-caller.ts';
+import type { TlsVia, Via } from './connect-caller.ts';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from './flags.ts';
 import { Member, type Place, type Runs } from './member.ts';
 import { freePort } from './places.ts';
@@ -14,7 +14,7 @@ import { newTrust, type Trust } from './trust.ts';
 export interface Ways {
   readonly grpc: { readonly uds: string };
   readonly connect: { readonly uds: string };
-  readonly mtls: { readonly port: number; readonly ca: string; readonly identity: Identity };
+  readonly mtls: TlsVia & { readonly identity: Identity };
 }
 
 /** A program that accepts callers. */

@@ -10,10 +10,9 @@ import {
   type Ways,
   within,
 } from '../harness/index.ts';
+import { PROTOCOLS, type Protocol } from '../rig/dial.ts';
 
-export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;
-/** gRPC and HTTP CONNECT over the unix socket, HTTP CONNECT over mutual TLS. */
-export type Protocol = (typeof PROTOCOLS)[number];
+export { PROTOCOLS, type Protocol };
 
 /** Between the end of one dial and the start of the next, in milliseconds. Each dial takes 10 ms of processor time from what is tested. */
 const DIAL_EVERY = 50;

@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
+import type { Ways } from '../harness/index.ts';
 import {
   agentMember,
   freePort,
@@ -21,7 +22,6 @@ import {
 } from '../harness/index.ts';
 import { listening } from '../rig/child.ts';
 import { answered } from '../rig/dial.ts';
-import { type Door, doorOf } from '../rig/door.ts';
 import { header, MODES } from '../rig/load/modes.ts';
 import { namespace, pathsMissing, pathTo } from '../rig/network.ts';
 
@@ -86,17 +86,17 @@ async function far(scope: Scope, rttMs: number) {
   });
   const all = async () => (await gateway.sessions().catch(() => [])).length === 4;
   await until(all, { deadline: 60_000, what: () => `four sessions${gateway.program.tail}` });
-  return { hubs, door: doorOf(ways), destination: `127.0.0.1:${port}` };
+  return { hubs, door: ways, destination: `127.0.0.1:${port}` };
 }
 
-async function opened(scope: Scope, door: Door, destination: string): Promise<Duplex> {
+async function opened(scope: Scope, door: Ways, destination: string): Promise<Duplex> {
   const tunnel = await answered(door, 'connect', destination, PATIENCE_MS);
   scope.defer(() => tunnel.destroy());
   return tunnel.on('error', () => {});
 }
 
 /** Dials, and waits for the first bytes back. */
-async function exchange(scope: Scope, door: Door, destination: string): Promise<void> {
+async function exchange(scope: Scope, door: Ways, destination: string): Promise<void> {
   const tunnel = await opened(scope, door, destination);
   const back = new Promise<void>((resolve, reject) => {
     tunnel.once('data', () => resolve()).once('close', () => reject(new Error('it ended')));

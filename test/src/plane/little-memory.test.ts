@@ -16,7 +16,6 @@ import {
   until,
 } from '../harness/index.ts';
 import { listening } from '../rig/child.ts';
-import { doorOf } from '../rig/door.ts';
 import { Control } from '../rig/load/control.ts';
 import { Flow } from '../rig/load/flow.ts';
 import { header } from '../rig/load/modes.ts';
@@ -68,7 +67,7 @@ async function rig(scope: Scope, protocol: 'grpc' | 'connect', sizes: Sizes): Pr
   const agent = await agentMember(scope, trust, 'agent', agentPort, { env, place: groups.agent });
   await Promise.all([server, agent].map(({ program }) => program.waitReady()));
   const { port } = await listening(scope, 'rig/load/destination.ts');
-  const tunnels = new Tunnels({ kind: 'door', door: doorOf(ways), protocol }, port);
+  const tunnels = new Tunnels({ kind: 'door', door: ways, protocol }, port);
   const control = await Control.connect(port);
   scope.defer(() => control.end());
   const open: Duplex[] = [];

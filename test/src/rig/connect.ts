@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
-import type { Door } from './door.ts';
+import type { Ways } from '../harness/index.ts';
 
 const MOST_HEAD = 16_384;
 const contexts = new Map<string, SecureContext>();
@@ -36,9 +36,9 @@ export function brokenOff(error: NodeJS.ErrnoException | undefined): CallError {
 }
 
 /** Connects as an API server does: a new connection for each dial, with a full handshake if it is TLS. */
-function connectTo(door: Door, protocol: 'connect' | 'mtls'): { socket: Socket; ready: string } {
+function connectTo(door: Ways, protocol: 'connect' | 'mtls'): { socket: Socket; ready: string } {
   if (protocol === 'connect') {
-    return { socket: connectTcp({ path: door.connect, allowHalfOpen: true }), ready: 'connect' };
+    return { socket: connectTcp({ path: door.connect.uds, allowHalfOpen: true }), ready: 'connect' };
   }
   const { port, serverName: servername = 'localhost' } = door.mtls;
   const tcp = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true });
@@ -47,7 +47,8 @@ function connectTo(door: Door, protocol: 'connect' | 'mtls'): { socket: Socket; 
   return { socket, ready: 'secureConnect' };
 }
 
-function contextOf({ mtls: { ca, cert, key } }: Door): SecureContext {
+function contextOf({ mtls: { ca, identity } }: Ways): SecureContext {
+  const { cert, key } = identity;
   let context = contexts.get(cert);
   if (!context) {
     context = createSecureContext({ ca: readFileSync(ca), cert: readFileSync(cert), key: readFileSync(key) });
@@ -57,7 +58,7 @@ function contextOf({ mtls: { ca, cert, key } }: Door): SecureContext {
 }
 
 /** HTTP CONNECT: resolves with the tunnel once the 200 is there, rejects with a CallError. */
-export function connectCall(door: Door, protocol: 'connect' | 'mtls', destination: string): Call {
+export function connectCall(door: Ways, protocol: 'connect' | 'mtls', destination: string): Call {
   const { socket, ready } = connectTo(door, protocol);
   const answer = new Promise<Socket>((resolve, reject) => {
     let head = '';

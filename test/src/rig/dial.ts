@@ -1,7 +1,11 @@
 import type { Duplex } from 'node:stream';
+import type { Ways } from '../harness/index.ts';
 import { CallError, connectCall } from './connect.ts';
-import type { Door, Protocol } from './door.ts';
 import { grpcCall } from './grpc.ts';
+
+export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;
+/** gRPC and HTTP CONNECT over the unix socket, HTTP CONNECT over mutual TLS. */
+export type Protocol = (typeof PROTOCOLS)[number];
 
 /** An API server gives up after 30 s. Here a dial fails after a third of that. */
 const ANSWER_WITHIN = 10_000;
@@ -17,7 +21,7 @@ export interface Dialled {
  * says by its retry hint that it is leaving.
  */
 export async function dial(
-  doors: readonly Door[],
+  doors: readonly Ways[],
   first: number,
   protocol: Protocol,
   destination: string,
@@ -25,7 +29,7 @@ export async function dial(
   for (let tried = 0; ; tried++) {
     const by = (first + tried) % doors.length;
     try {
-      return { stream: await answered(doors[by] as Door, protocol, destination, ANSWER_WITHIN), by };
+      return { stream: await answered(doors[by] as Ways, protocol, destination, ANSWER_WITHIN), by };
     } catch (error) {
       const elsewhere = error instanceof CallError && error.kind !== 'failed';
       if (!elsewhere || tried + 1 >= doors.length) throw error;
@@ -39,14 +43,14 @@ export async function dial(
  * @param window how many bytes may be sent ahead of a gRPC caller, if not HTTP/2's default
  */
 export async function answered(
-  door: Door,
+  door: Ways,
   protocol: Protocol,
   destination: string,
   ms: number,
   window?: number,
 ): Promise<Duplex> {
   const call =
-    protocol === 'grpc' ? grpcCall(door.grpc, destination, window) : connectCall(door, protocol, destination);
+    protocol === 'grpc' ? grpcCall(door.grpc.uds, destination, window) : connectCall(door, protocol, destination);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const error = new CallError('failed', `no answer within ${ms / 1000} s`);

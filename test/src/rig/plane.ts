@@ -25,7 +25,6 @@ import {
   uplinkFlags,
   type Ways,
 } from '../harness/index.ts';
-import { type Door, doorOf } from './door.ts';
 
 /** Only warnings. With a line for each of 200 dials a second at three programs, a rig would measure the reader of the logs. */
 const QUIET = { v: 1 };
@@ -47,7 +46,7 @@ export interface Carried {
 /** What a load runs against. */
 export interface Topology {
   /** Where callers dial. There is one for each gateway. */
-  readonly doors: readonly Door[];
+  readonly doors: readonly Ways[];
   /** Whether `isthmus hold` is the only door, whichever gateway is behind it. */
   readonly held?: boolean;
   carried(): Promise<readonly Carried[]>;
@@ -141,7 +140,7 @@ export async function startPlane(scope: Scope, options: PlaneOptions = {}): Prom
     agents,
     agentPorts,
     relays: backs.map(({ relays = {} }) => relays),
-    doors: (hold ? [hold.ways] : ways).map(doorOf),
+    doors: hold ? [hold.ways] : ways,
     held: hold !== undefined,
     carried: () => carriedBy(gateways),
     missing: async () =>

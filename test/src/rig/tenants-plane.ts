@@ -1,17 +1,16 @@
 import { mkdir, writeFile } from 'node:fs/promises';
-import { Authority, type Flags, type Scope, tempDir } from '../harness/index.ts';
-import type { Door } from './door.ts';
+import type { Ways } from '../harness/index.ts';
+import { Authority, type Flags, type Identity, type Scope, tempDir } from '../harness/index.ts';
 import { type Plane, startPlane } from './plane.ts';
 
 export interface TenantsPlane extends Plane {
   /** Where the callers of the tenant that floods dial. `doors` are the other one's. */
-  readonly floodDoor: Door;
+  readonly floodDoor: Ways;
 }
 
 interface Tenant {
   readonly agentFlags: Flags;
-  /** The paths of a caller's certificate and key. */
-  readonly caller: { readonly cert: string; readonly key: string };
+  readonly caller: Identity;
   readonly unixSocket: string;
 }
 
@@ -32,8 +31,8 @@ export async function tenantsPlane(scope: Scope): Promise<TenantsPlane> {
     gatewayFlags: { 'uds-name': undefined },
     agentFlags: (index) => tenants[index]?.agentFlags ?? {},
   });
-  const [shared] = plane.doors as [Door];
-  const [own, other] = tenants.map((each) => doorOf(each, shared)) as [Door, Door];
+  const [shared] = plane.doors as [Ways];
+  const [own, other] = tenants.map((each) => doorOf(each, shared)) as [Ways, Ways];
   return { ...plane, doors: [own], floodDoor: other };
 }
 
@@ -51,6 +50,6 @@ async function tenant(dir: string, files: string, name: string, agentId: string)
   return { agentFlags: { 'agent-cert': cert, 'agent-key': key }, caller: await authority.client('caller'), unixSocket };
 }
 
-function doorOf({ caller, unixSocket }: Tenant, { mtls }: Door): Door {
-  return { grpc: unixSocket, connect: unixSocket, mtls: { ...mtls, cert: caller.cert, key: caller.key } };
+function doorOf({ caller, unixSocket: uds }: Tenant, { mtls }: Ways): Ways {
+  return { grpc: { uds }, connect: { uds }, mtls: { ...mtls, identity: caller } };
 }

@@ -1,8 +1,8 @@
 import type { Duplex } from 'node:stream';
 import { echo } from '../harness/destination.ts';
+import type { Ways } from '../harness/plane.ts';
 import type { Scope } from '../harness/scope.ts';
-import { answered } from '../rig/dial.ts';
-import type { Door, Protocol } from '../rig/door.ts';
+import { answered, type Protocol } from '../rig/dial.ts';
 import { quantile } from '../rig/figures.ts';
 import { AtRate } from '../rig/load/at-rate.ts';
 
@@ -29,7 +29,7 @@ export class DialResults {
   }
 
   /** Dials once. @param who whether whom the tunnel reaches is right, or else who it is */
-  async dial(door: Door, protocol: Protocol, destination: string, who: (tunnel: Duplex) => Promise<true | string>) {
+  async dial(door: Ways, protocol: Protocol, destination: string, who: (tunnel: Duplex) => Promise<true | string>) {
     const start = performance.now();
     try {
       const tunnel = await answered(door, protocol, destination, DIAL_DEADLINE);
@@ -47,12 +47,12 @@ export class DialResults {
 export type DialOnce = (index: number, results: DialResults) => Promise<void>;
 
 /** Callers of these gateways, and what they dial: it accepts, and ends when the other side does. */
-export async function callersOf(scope: Scope, doors: readonly Door[]): Promise<DialOnce> {
+export async function callersOf(scope: Scope, doors: readonly Ways[]): Promise<DialOnce> {
   const { port } = await echo(scope, { host: '0.0.0.0' });
   let dials = 0;
   return (index, results) => {
     const destination = `127.0.0.${1 + (dials++ % ADDRESSES)}:${port}`;
-    return results.dial(doors[index % doors.length] as Door, 'connect', destination, async (tunnel) => {
+    return results.dial(doors[index % doors.length] as Ways, 'connect', destination, async (tunnel) => {
       tunnel.resume().end();
       return true;
     });

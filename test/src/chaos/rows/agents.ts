@@ -1,7 +1,6 @@
 import { type Member, silentListener, until } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { dial } from '../../rig/dial.ts';
-import { PROTOCOLS, type Protocol } from '../../rig/door.ts';
+import { dial, PROTOCOLS, type Protocol } from '../../rig/dial.ts';
 import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 

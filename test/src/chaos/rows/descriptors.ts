@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
+import type { Ways } from '../../harness/index.ts';
 import {
   cpuMs,
   limitDescriptors,
@@ -10,8 +11,7 @@ import {
   until,
 } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { dial } from '../../rig/dial.ts';
-import { type Door, PROTOCOLS } from '../../rig/door.ts';
+import { dial, PROTOCOLS } from '../../rig/dial.ts';
 import { type Plane, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
@@ -40,13 +40,13 @@ const agentDescriptors: Row<Plane> = {
 };
 
 /** The load calls the other server. What callers of the starved one see is measured separately. */
-async function twoServersOneDoor(scope: Scope): Promise<Plane & { readonly starved: Door }> {
+async function twoServersOneDoor(scope: Scope): Promise<Plane & { readonly starved: Ways }> {
   const plane = await startPlane(scope, SHAPE);
-  const [starved, ...doors] = plane.doors as [Door, ...Door[]];
+  const [starved, ...doors] = plane.doors as [Ways, ...Ways[]];
   return { ...plane, doors, starved };
 }
 
-type Starving = Context<Plane & { readonly starved: Door }>;
+type Starving = Context<Plane & { readonly starved: Ways }>;
 
 /** Dials the starved server by every protocol. @returns how long the slowest refusal took, and the text of each */
 async function turnedAway({ plane, destination }: Starving): Promise<{ readonly ms: number; readonly told: string[] }> {
@@ -108,7 +108,7 @@ async function useUp(context: Starving, server: Member): Promise<void> {
   });
 }
 
-async function takesAgain(door: Door, destination: string): Promise<number> {
+async function takesAgain(door: Ways, destination: string): Promise<number> {
   const from = clock();
   const taken = async () => {
     const { stream } = await dial([door], 0, 'grpc', destination);
@@ -151,7 +151,7 @@ async function useUpAll(context: Starving, server: Member): Promise<void> {
   });
 }
 
-const serverDescriptors: Row<Plane & { readonly starved: Door }> = {
+const serverDescriptors: Row<Plane & { readonly starved: Ways }> = {
   name: 'descriptors-server',
   fault: 'file descriptors of one of 2 servers exhausted',
   holds:

@@ -1,9 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
-import type { Relay, Scope } from '../../harness/index.ts';
+import type { Relay, Scope, Ways } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
 import { answered } from '../../rig/dial.ts';
-import type { Door } from '../../rig/door.ts';
 import { MODES } from '../../rig/load/modes.ts';
 import { answerTo } from '../../rig/load/tunnels.ts';
 import {
@@ -165,7 +164,7 @@ class LargeDials {
   readonly #running: Promise<unknown>;
   #stopped = false;
 
-  constructor(doors: readonly Door[], destination: string) {
+  constructor(doors: readonly Ways[], destination: string) {
     this.#running = Promise.all(doors.flatMap((door) => [1, 2, 3, 4].map(() => this.#run(door, destination))));
   }
 
@@ -175,7 +174,7 @@ class LargeDials {
     return this;
   }
 
-  async #run(door: Door, destination: string): Promise<void> {
+  async #run(door: Ways, destination: string): Promise<void> {
     while (!this.#stopped) {
       const from = clock();
       try {
@@ -190,7 +189,7 @@ class LargeDials {
 }
 
 /** Dials, and sends as much as comes back, within ten seconds. */
-async function exchange(door: Door, destination: string): Promise<void> {
+async function exchange(door: Ways, destination: string): Promise<void> {
   const tunnel = await answered(door, 'connect', destination, 10_000);
   tunnel.on('error', () => {});
   try {

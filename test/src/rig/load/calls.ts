@@ -1,8 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import { clock } from '../clock.ts';
-import { dial } from '../dial.ts';
-import { PROTOCOLS, type Protocol } from '../door.ts';
+import { dial, PROTOCOLS, type Protocol } from '../dial.ts';
 import { AtRate } from './at-rate.ts';
 import { Exchange, FRAME_EVERY } from './exchange.ts';
 import type { Calls, CallsDone, Cut, DialRecord, Pause } from './messages.ts';

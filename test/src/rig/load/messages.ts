@@ -1,10 +1,11 @@
-import type { Door, Protocol } from '../door.ts';
+import type { Ways } from '../../harness/index.ts';
+import type { Protocol } from '../dial.ts';
 
 /** A way to the destination: straight, through a port that forwards to it, perhaps by the name in a ClientHello, or through a plane's door. */
 export type Front =
   | { readonly kind: 'direct'; readonly host?: string }
   | { readonly kind: 'forward'; readonly port: number; readonly named?: true }
-  | { readonly kind: 'door'; readonly door: Door; readonly protocol: Protocol };
+  | { readonly kind: 'door'; readonly door: Ways; readonly protocol: Protocol };
 
 export type WorkName =
   | 'bulk'
@@ -98,7 +99,7 @@ export interface Result {
 
 /** API servers with short dials and long tunnels. */
 export interface Calls {
-  readonly doors: readonly Door[];
+  readonly doors: readonly Ways[];
   /** The destination's port. Long tunnel n goes to 127.0.1.(n + 1), so that the plane's own lists tell them apart. */
   readonly port: number;
   readonly dialsPerSecond: number;

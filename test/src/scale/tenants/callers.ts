@@ -18,8 +18,9 @@ const ADD_DEADLINE = 60_000;
  * @param port a gateway's
  */
 export async function dialTenant({ name, caller, trust }: Hosted, port: number, results: DialResults): Promise<void> {
-  const mtls = { port, ca: trust.cluster.cert, ...caller, serverName: trust.serverName };
-  await results.dial({ grpc: '', connect: '', mtls }, 'mtls', SAME_DESTINATION, async (tunnel) => {
+  const none = { uds: '' };
+  const mtls = { port, ca: trust.cluster.cert, identity: caller, serverName: trust.serverName };
+  await results.dial({ grpc: none, connect: none, mtls }, 'mtls', SAME_DESTINATION, async (tunnel) => {
     const answer = await firstLine(tunnel);
     return answer === name || `${name} reached ${answer}`;
   });
