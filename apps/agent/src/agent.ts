@@ -17,6 +17,7 @@ import { ApiServerDoor } from './api-server-door.ts';
 import { AGENT } from './defaults.ts';
 import { HubLinks } from './hub-links.ts';
 import { agentDial } from './pipeline.ts';
+import { AgentToken } from './token.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, type Uplink, type UplinkOptions } from './uplink.ts';
 
@@ -77,6 +78,8 @@ export class Agent {
   readonly #upkeep: Upkeep;
   readonly #tunnels: AgentTunnels | undefined;
   readonly #packetServers = new Set<string>();
+  readonly #token: AgentToken;
+  readonly #looks: NodeJS.Timeout;
   readonly #hubLinks: HubLinks | undefined;
   readonly #door: ApiServerDoor | undefined;
   #draining = false;
@@ -87,6 +90,8 @@ export class Agent {
     this.#options = options;
     this.agentId = agentId;
     this.#tunnels = options.resume && new AgentTunnels(options.resume);
+    this.#token = new AgentToken(options.token);
+    this.#looks = setInterval(() => this.#token.look(), AGENT.tokenLookMs).unref();
     const { apiServer, resume } = options;
     if (apiServer) {
       const instance = randomHex(8);
@@ -167,6 +172,7 @@ export class Agent {
   /** Ends everything at once. */
   async close(): Promise<void> {
     this.#closed = true;
+    clearInterval(this.#looks);
     this.#upkeep.stop();
     await this.#door?.close();
     this.#hubLinks?.destroy(new Error('agent stops'));
@@ -188,6 +194,7 @@ export class Agent {
     const { agentId, identifiers, tenant, version, pingInterval, observation } = this.#options;
     return {
       ...this.#options,
+      token: this.#token,
       serverNames: this.#options.server.hosts,
       packetServers: this.#packetServers,
       ...(this.#tunnels && { tunnels: this.#tunnels }),

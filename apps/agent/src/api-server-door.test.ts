@@ -8,6 +8,7 @@ import { noTracer, planeEvents } from '@isthmus/tunnel';
 import { ApiServerDoor, isAllowed } from './api-server-door.ts';
 import { AGENT } from './defaults.ts';
 import { HubLinks } from './hub-links.ts';
+import { AgentToken } from './token.ts';
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -23,7 +24,14 @@ async function door(port: number, dial?: () => Promise<unknown>) {
   events.on('api-server:failure', (_dial, error) => void failures.push(error.message));
   const instance = '0123456789abcdef';
   const hello = { agentId: 'a1', identifiers: '', version: '' };
-  const links = new HubLinks({ serverNames: [], alpn: [], token: () => undefined, hello, instance, events });
+  const links = new HubLinks({
+    serverNames: [],
+    alpn: [],
+    token: new AgentToken(() => undefined),
+    hello,
+    instance,
+    events,
+  });
   if (dial) Object.assign(links, { dial });
   const places = [{ host: '127.0.0.1', port }];
   const observation = { events, tracer: noTracer };

@@ -5,6 +5,7 @@ import { until } from '@isthmus/runtime/testing';
 import { ApiServerLinks, ApiServers, SocketEnd, upgradeServer } from '@isthmus/transport';
 import { DialAbort, planeEvents } from '@isthmus/tunnel';
 import { HubLinks } from './hub-links.ts';
+import { AgentToken } from './token.ts';
 import type { Uplink } from './uplink.ts';
 
 const cleanups: (() => unknown)[] = [];
@@ -52,7 +53,7 @@ test('clients of an agent get through another hub what one hub cannot reach', as
     ...{
       serverNames: [],
       alpn: [],
-      token: () => undefined,
+      token: new AgentToken(() => undefined),
       hello,
       instance: '0123456789abcdef',
       events: planeEvents(),

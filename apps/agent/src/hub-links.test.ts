@@ -6,6 +6,7 @@ import { changed, until } from '@isthmus/runtime/testing';
 import { TRANSPORT } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 import { HubLinks } from './hub-links.ts';
+import { AgentToken } from './token.ts';
 import type { Uplink } from './uplink.ts';
 
 const cleanups: (() => unknown)[] = [];
@@ -31,7 +32,7 @@ test('a hub that refuses an agent the link to its API server is asked ever more 
   const hello = { agentId: 'a1', identifiers: '', version: '1' };
   const instance = '0123456789abcdef';
   const links = new HubLinks({
-    ...{ serverNames: [], alpn: [], token: () => undefined, hello, instance, events: planeEvents() },
+    ...{ serverNames: [], alpn: [], token: new AgentToken(() => undefined), hello, instance, events: planeEvents() },
   });
   const closed = Promise.withResolvers<Error | undefined>();
   cleanups.push(() => {

@@ -14,14 +14,7 @@ import {
   type ProcessName,
 } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
-import {
-  type ConnectOptions,
-  connectServer,
-  namesOf,
-  TokenRenewal,
-  type Uplink,
-  type UplinkOptions,
-} from './uplink.ts';
+import { type ConnectOptions, connectServer, namesOf, type Uplink, type UplinkOptions } from './uplink.ts';
 
 export interface HubLinksOptions
   extends Omit<ConnectOptions, 'timeout' | 'signal'>,
@@ -231,12 +224,12 @@ class HubLink {
   }
 
   async #open(signal: AbortSignal): Promise<LinkClient> {
-    const { events, hello, instance, token: read } = this.#options;
+    const { events, hello, instance } = this.#options;
     const { server } = this.#uplink;
     const timeout = AGENT.apiServerLinkMs;
     const socket = await connectServer(server, { ...this.#options, timeout, signal });
     const [host = HUB_SERVER_NAME] = namesOf(server, this.#options);
-    const token = read();
+    const token = this.#options.token.current;
     try {
       const asked = { ...hello, link: 'apiServer', ...(token !== undefined && { token }) } as const;
       const { hubId, tenant, renewal: renews, ping } = await requestLink(socket, host, asked, timeout);
@@ -246,14 +239,12 @@ class HubLink {
         ...{ socket, peer: `hub ${hubId}`, to: 'api-server', gatewayInstance: instance, events },
         ...(ping && { ping }),
         receive: ({ type }) => {
-          if (type === 'renewed') renewal?.taken();
+          if (type === 'renewed') renewed?.();
           if (type === 'drain') this.#changed();
         },
         suspected: this.#changed,
       });
-      const send = (fresh: string) => link.send({ type: 'credential', token: fresh });
-      const renewal = renews ? new TokenRenewal({ first: token, read, send }) : undefined;
-      void link.closed.then(() => renewal?.[Symbol.dispose]());
+      const renewed = renews ? this.#options.token.follow(link, token) : undefined;
       return link;
     } catch (error) {
       socket.destroy();

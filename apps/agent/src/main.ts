@@ -88,8 +88,6 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       (message) => log.info({}, message),
     );
     if (options.tls) closing.defer(watchCertificate({ where: 'uplink', files: options.tls, events }));
-    const stopLooking = watchToken(options.token);
-    closing.defer(stopLooking);
     let draining = false;
     const drain = () => {
       if (!draining) {
@@ -149,19 +147,6 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     });
     return { drain, close: () => closing.close(), cut };
   });
-}
-
-/** Reads the token again and again, so that its reader notices what is wrong with its file, and when nothing is any more. */
-function watchToken(read: () => string | undefined): () => void {
-  const look = () => {
-    try {
-      read();
-    } catch {
-      // The connection that needs it says so.
-    }
-  };
-  const timer = setInterval(look, AGENT.tokenLookMs).unref();
-  return () => clearInterval(timer);
 }
 
 function identity(flags: AgentValues): Identity {

@@ -8,11 +8,12 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
-import { changed, FakeClock, until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { encodeControl, LinkClient, type MembershipMessage, SocketEnd, upgradeServer } from '@isthmus/transport';
-import { planeEvents, TokenBucket } from '@isthmus/tunnel';
+import { planeEvents } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
-import { connectUplink, TokenRenewal, type UplinkOptions } from './uplink.ts';
+import { AgentToken } from './token.ts';
+import { connectUplink, type UplinkOptions } from './uplink.ts';
 
 const OTHERS = ['127.0.0.1:1', '10.0.0.1:2', ''].map((address, index) => {
   return { hubId: `h${index}`, address, zone: '', draining: false, generation: 1 };
@@ -57,7 +58,7 @@ function options(more: Partial<UplinkOptions>): UplinkOptions {
     keepaliveTime: 60_000,
     timeout: 60_000,
     hello: { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' },
-    token: () => 'secret',
+    token: new AgentToken(() => 'secret'),
     dial: () => () => Promise.reject(new Error('no dials')),
     signal: new AbortController().signal,
     events: planeEvents(),
@@ -85,15 +86,15 @@ async function addressesTold(context: TestContext, more: Partial<UplinkOptions>)
 }
 
 test('a link that cannot begin, or that ends, leaves no timers behind', { timeout: 60_000 }, async (context) => {
-  // Times that no other timer has.
-  using _ = changed(AGENT, { rulesMs: 123_456, tokenLookMs: 123_457 });
+  // A time that no other timer has.
+  using _ = changed(AGENT, { rulesMs: 123_456 });
   const { upgrades } = hub({ policy: true, renewal: true });
   const port = await portOf(
     net.createServer((socket) => upgrades(new SocketEnd(socket), Buffer.alloc(0))),
     context,
   );
   const { setTimeout, clearTimeout } = globalThis;
-  const own: readonly unknown[] = [AGENT.rulesMs, AGENT.tokenLookMs];
+  const own: readonly unknown[] = [AGENT.rulesMs];
   const [begun, armed]: [unknown[], Set<unknown>] = [[], new Set()];
   context.mock.method(globalThis, 'setTimeout', (...args: Parameters<typeof setTimeout>) => {
     const timer = setTimeout(...args);
@@ -123,7 +124,7 @@ test('a link that cannot begin, or that ends, leaves no timers behind', { timeou
   await until(() => armed.size === 0, 'the end of the first link');
   const uplink = await connectUplink({ address: '127.0.0.1', port }, settings);
   assert.deepEqual(begun.slice(1).sort(), own);
-  assert.equal(armed.size, 2);
+  assert.equal(armed.size, 1);
   uplink.destroy(new Error('seen'));
   await until(() => armed.size === 0, 'the end of the second link');
 });
@@ -193,7 +194,11 @@ test('certificates that cannot be read open no connection to the proxy', { timeo
 
 test('without TLS an agent that shows a token is led to no other host', { timeout: 60_000 }, async (context) => {
   assert.deepEqual(await addressesTold(context, {}), ['127.0.0.1:1', '', '']);
-  assert.deepEqual(await addressesTold(context, { token: () => undefined }), ['127.0.0.1:1', '10.0.0.1:2', '']);
+  assert.deepEqual(await addressesTold(context, { token: new AgentToken(() => undefined) }), [
+    '127.0.0.1:1',
+    '10.0.0.1:2',
+    '',
+  ]);
 });
 
 const silences = [
@@ -224,47 +229,3 @@ for (const { server, hangsUp, settings } of silences) {
     if (!socket.destroyed) await once(socket, 'close');
   });
 }
-
-test('a token that the hub does not take is sent again, not before the hub looks at it, and not at once with others', async () => {
-  const clock = new FakeClock();
-  const sent: number[] = [];
-  let token = 'first';
-  const renewal = new TokenRenewal({ first: token, read: () => token, send: () => sent.push(clock.now()), clock });
-  await clock.run(10_000);
-  assert.equal(sent.length, 0);
-  token = 'second';
-  await clock.run(1_000_000);
-  const pauses = sent.slice(1).map((at, index) => at - (sent[index] as number));
-  assert.ok(pauses.length > 20 && Math.min(...pauses) > 20_000 && Math.max(...pauses) < 48_000, `${pauses}`);
-  assert.ok(new Set(pauses).size > 5, `${pauses}`);
-  renewal.taken();
-  const { length } = sent;
-  await clock.run(100_000);
-  assert.equal(sent.length, length);
-  token = 'third';
-  renewal[Symbol.dispose]();
-  await clock.run(100_000);
-  assert.equal(sent.length, length);
-});
-
-/** A tenth of docs/LIMITS.md's 10,000 sessions and 200 renewals a second. */
-test('sessions whose tokens change at once have all renewed within 100 s', async () => {
-  const clock = new FakeClock();
-  const bucket = new TokenBucket(clock.now);
-  const rate = { perSecond: 20, atOnce: 20 };
-  let renewed = 0;
-  let token = 'first';
-  for (let i = 0; i < 1000; i++) {
-    const send = () => {
-      if (!bucket.take(1, rate)) return;
-      renewed++;
-      renewal.taken();
-    };
-    // Links begin at any time.
-    const renewal: TokenRenewal = new TokenRenewal({ first: token, read: () => token, send, clock });
-    await clock.run(2);
-  }
-  token = 'second';
-  await clock.run(100_000);
-  assert.equal(renewed, 1000);
-});

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import tls from 'node:tls';
-import { type Clock, connectTo, onceClosed, systemClock, unlessGivenUp } from '@isthmus/runtime';
+import { connectTo, onceClosed, unlessGivenUp } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -26,59 +26,7 @@ import {
 import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
 import { TenantPolicy } from './pipeline.ts';
-
-interface TokenRenewalOptions {
-  /** The token that the link began with. */
-  readonly first: string | undefined;
-  /** Reads the token. While it cannot be read, it is the one of before. */
-  readonly read: () => string | undefined;
-  readonly send: (token: string) => void;
-  readonly clock?: Clock;
-}
-
-/** Sends a hub the tokens that come after the first one, so that the tunnels of a link outlive the token that it began with. */
-export class TokenRenewal implements Disposable {
-  readonly #options: TokenRenewalOptions;
-  readonly #clock: Clock;
-  #cancel: () => void;
-  /** What the hub has taken. */
-  #taken: string | undefined;
-  #sent: { readonly token: string; readonly again: number } | undefined;
-
-  constructor(options: TokenRenewalOptions) {
-    this.#options = options;
-    this.#clock = options.clock ?? systemClock;
-    this.#taken = options.first;
-    this.#cancel = this.#lookLater();
-  }
-
-  /** Call when the hub has taken the token that was sent last. */
-  taken(): void {
-    this.#taken = this.#sent?.token;
-  }
-
-  [Symbol.dispose](): void {
-    this.#cancel();
-  }
-
-  #lookLater(): () => void {
-    return this.#clock.after(AGENT.tokenLookMs, () => {
-      this.#cancel = this.#lookLater();
-      this.#look();
-    });
-  }
-
-  #look(): void {
-    const token = this.#options.read();
-    if (token === undefined || token === this.#taken) return;
-    const now = this.#clock.now();
-    // An answer does not say to which token it is, so one token is on its way at a time.
-    if (this.#sent && this.#sent.token !== this.#taken && now < this.#sent.again) return;
-    const { tokenAgainLeastMs: least, tokenAgainMostMs: most } = AGENT;
-    this.#sent = { token, again: now + least + this.#clock.random() * (most - least) };
-    this.#options.send(token);
-  }
-}
+import type { AgentToken } from './token.ts';
 
 /** A server to connect to, by name or address. */
 export interface ServerAddress {
@@ -88,7 +36,8 @@ export interface ServerAddress {
   readonly name?: string;
 }
 
-export interface UplinkOptions extends Pick<AgentOptions, 'tls' | 'proxy' | 'alpn' | 'token' | 'keepaliveTime'> {
+export interface UplinkOptions extends Pick<AgentOptions, 'tls' | 'proxy' | 'alpn' | 'keepaliveTime'> {
+  readonly token: AgentToken;
   /** The configured servers' names or addresses. A server's certificate names the one that led to it, or `HUB_SERVER_NAME`. */
   readonly serverNames: readonly string[];
   /** Addresses without TLS whose last answer was gRPC. They are not asked for a link again, see `connectUplink`. */
@@ -213,7 +162,7 @@ export function namesOf(
 async function linkUplink(server: ServerAddress, socket: Socket, options: UplinkOptions): Promise<Uplink> {
   const { events, membership, timeout, signal } = options;
   const names = namesOf(server, options);
-  const token = options.token();
+  const token = options.token.current;
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
   const answer = requestLink(socket, names[0], hello, timeout);
   const { hubId, plane, serverCount, tenant, ...offers } = await unlessGivenUp(socket, () => answer, { signal });
@@ -242,7 +191,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
       if (message.type === 'membership' || message.type === 'membership-change')
         membership(mayRoam ? message : withoutOtherHosts(names, message));
       else if (message.type === 'policy') policy.take(message);
-      else if (message.type === 'renewed') renewal?.taken();
+      else if (message.type === 'renewed') renewed?.();
     },
     goaway: () => {
       if (leaving) return;
@@ -250,9 +199,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
       options.leave();
     },
   });
-  const send = (fresh: string) => link.send({ type: 'credential', token: fresh });
-  const renewal = renews ? new TokenRenewal({ first: token, read: options.token, send }) : undefined;
-  void link.closed.then(() => renewal?.[Symbol.dispose]());
+  const renewed = renews ? options.token.follow(link, token) : undefined;
   return {
     server,
     plane,
@@ -290,7 +237,7 @@ function withoutOtherHosts(hosts: readonly string[], message: MembershipMessage)
 async function packetUplink(server: ServerAddress, socket: Socket, options: UplinkOptions): Promise<Uplink> {
   const { events, timeout, signal, keepaliveTime: keepaliveMs } = options;
   const { agentId, identifiers, tenant = DEFAULT_TENANT } = options.hello;
-  const token = options.token();
+  const token = options.token.current;
   const { serverId, serverCount, channel } = await connectPackets(socket, {
     target: formatDestination({ host: namesOf(server, options)[0], port: server.port }),
     agentId,
