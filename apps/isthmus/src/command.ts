@@ -48,7 +48,7 @@ export interface Definition<O = object> {
   /** Whether it prints a list, with `-o name`. */
   readonly lists?: true;
   /** Whether it asks no member of a plane, so that the operator's context does not count. */
-  asksNobody?(args: Call['args']): boolean;
+  asksNobody?(args: Call['args'], options: O): boolean;
   run(call: Call<O>): Promise<ExitStatus>;
 }
 

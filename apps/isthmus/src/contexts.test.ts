@@ -92,6 +92,10 @@ describe('contexts', () => {
       assert.match(err, says);
       assert.doesNotMatch(err, /s3cret/);
     }
+    assert.equal((await isthmus('version --client')).status, EXIT.good);
+    assert.equal((await isthmus('tenants token acme')).status, EXIT.good);
+    assert.equal((await isthmus('dial 127.0.0.1:1 --from here')).status, EXIT.wrong);
+    assert.match((await isthmus('tenants check /nowhere')).err, /^isthmus: cannot read \/nowhere/);
     assert.match((await isthmus('status --context other')).err, /has no context "other"/);
     assert.match((await isthmus('config use-context other')).err, /has no context "other"/);
     assert.match((await isthmus('config use-context')).err, /name the context/);

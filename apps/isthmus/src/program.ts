@@ -133,7 +133,7 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   const { definition, args, sourceOf } = interpreted;
   let met: Promise<Plane> | undefined;
   try {
-    const options = definition.asksNobody?.(args)
+    const options = definition.asksNobody?.(args, interpreted.options)
       ? interpreted.options
       : await withContext(interpreted.options, sourceOf, terminal);
     const meet = async () => {

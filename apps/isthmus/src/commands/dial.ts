@@ -66,6 +66,7 @@ export const dial = command({
     'dial 10.20.3.4:10250 --count 20 --interval 1s': 'does it fail now and then, and how slow is it?',
     'dial 10.20.3.4:10250 --from here': 'without the plane: is it the destination?',
   },
+  asksNobody: (_args, { from }: Options) => from === 'here',
   async run(call: Call<Options>) {
     const { options, output } = call;
     const once = await dialler(call);
@@ -102,12 +103,8 @@ async function answering(plane: Plane, gateways: readonly Member[]): Promise<Mem
 }
 
 async function repeated(call: Call<Options>, once: () => Promise<DialView>): Promise<ExitStatus> {
-  const {
-    args: [destination = ''],
-    options,
-    output,
-    terminal,
-  } = call;
+  const { options, output, terminal } = call;
+  const [destination = ''] = call.args;
   const { count: wanted = 1, interval } = options;
   const dials: DialView[] = [];
   for await (const view of series(once, { count: wanted, intervalMs: interval, signal: terminal.interrupted })) {

@@ -61,6 +61,7 @@ export const tenants = listCommand(TENANTS, {
     'tenants check tenants/': 'before it becomes a ConfigMap',
     'tenants token acme --name ci': 'a token for tools that dial as ci',
   },
+  asksNobody: ([what]) => what === 'check' || what === 'token',
   async run(call: Call<ListOptions & { readonly name?: string }>) {
     const { output, options } = call;
     const [what, more = []] = call.args as readonly [string | undefined, (readonly string[])?];

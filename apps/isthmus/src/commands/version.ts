@@ -15,6 +15,7 @@ export const version = command({
     version: 'are all members of one version?',
     'version --client -o json': 'for scripts',
   },
+  asksNobody: (_args, { client }: { readonly client?: true }) => client === true,
   async run({ options, output, plane }: Call<{ readonly client?: true }>) {
     const client = { version: VERSION, runtime: `node ${process.versions.node}` };
     const own = `isthmus ${client.version}, ${client.runtime}\n`;
