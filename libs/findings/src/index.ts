@@ -12,7 +12,7 @@ export type {
 } from './evidence.ts';
 export { judge } from './judge.ts';
 export { type Difference, differencesOf } from './members.ts';
-export { cutOff, lost, reachedBy, registryTodo } from './reach.ts';
+export { cutOff, lost, reachedBy, registryTodo, servedBy } from './reach.ts';
 export {
   age,
   agentName,

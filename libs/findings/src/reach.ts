@@ -200,10 +200,11 @@ function onlyServedBy({ tenant, identifiers }: Loss, sessions: readonly Session[
   return gone.length === 0 ? undefined : gone.slice(0, FINDINGS.suspects).join(', ');
 }
 
-function servedBy(identifiers: Session['identifiers']): string[] {
+/** What an agent says that it serves, by the words of --agent-identifiers. The strategy `default` may send it anything else. */
+export function servedBy(identifiers: Session['identifiers']): string[] {
   if (!identifiers) return [];
   const { ipv4, ipv6, host, cidr, defaultRoute } = identifiers;
-  return [...host, ...cidr, ...ipv4, ...ipv6, ...(defaultRoute ? ['the default route'] : [])];
+  return [...host, ...cidr, ...ipv4, ...ipv6, ...(defaultRoute ? ['default-route'] : [])];
 }
 
 /** A loss, and the members that saw it. */

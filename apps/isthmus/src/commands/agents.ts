@@ -4,7 +4,7 @@ import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
 import { type Kind, type ListColumn, type ListOptions, list, listCommand, rowsTable } from '../lists.ts';
 import { age, EXIT, Failure, isoTime, plural, renamed, type Style, statusOf, usage } from '../output.ts';
-import { type SessionView, sessionsOf } from '../plane/evidence.ts';
+import { type SessionView, sessionsOf, sessionViews } from '../plane/evidence.ts';
 import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
@@ -19,7 +19,8 @@ export const AGENTS: Kind<AgentView> = {
   labels: ({ reaches }) => identifiersOf(reaches),
   async ask(call) {
     const plane = await call.plane();
-    const { sessions, unanswered } = await sessionsOf(plane, call.options.tenant);
+    const { sessions: told, unanswered } = await sessionsOf(plane, call.options.tenant);
+    const sessions = sessionViews(told);
     const status = statusOf(sessions.length === 0, unanswered);
     const whole = call.output.format === 'json' || call.output.format === 'yaml';
     const items = agentsOf(sessions).map(async (agent) =>
@@ -53,7 +54,7 @@ export const SESSIONS: Kind<SessionView> = {
   async ask(call) {
     const { sessions, unanswered } = await sessionsOf(await call.plane(), call.options.tenant);
     const status = statusOf(sessions.length === 0, unanswered);
-    return { items: sessions, unanswered, text: sessionsText, status };
+    return { items: sessionViews(sessions), unanswered, text: sessionsText, status };
   },
 };
 

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { adminApi } from '@isthmus/proto/admin';
+import { LruMap } from '@isthmus/runtime';
 import { ISTHMUS } from '../defaults.ts';
 import { isoTime, renamed } from '../output.ts';
 import type { Plane } from '../plane/plane.ts';
@@ -42,7 +43,7 @@ export class Following {
   readonly #listener: DialListener;
   readonly #streams = new Map<string, Promise<void>>();
   /** Dials already reported. A reopened stream starts with some earlier ones. */
-  readonly #heard = new Set<string>();
+  readonly #heard = new LruMap<string, true>(ISTHMUS.watchToldDials);
 
   constructor(plane: Plane, filter: Filter, listener: DialListener) {
     this.#plane = plane;
@@ -85,9 +86,7 @@ export class Following {
 
   #tell(dial: AnsweredDial): void {
     if (this.#heard.has(dial.dial)) return;
-    this.#heard.add(dial.dial);
-    const [oldest] = this.#heard;
-    if (this.#heard.size > ISTHMUS.watchToldDials && oldest !== undefined) this.#heard.delete(oldest);
+    this.#heard.set(dial.dial, true);
     this.#listener.told(dial);
   }
 }

@@ -1,18 +1,10 @@
-import { agentName, type Evidence, findingsIn, judge, middleOf, type Witness } from '@isthmus/findings';
+import { agentName, type Evidence, findingsIn, judge, middleOf, servedBy, type Witness } from '@isthmus/findings';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Semaphore } from '@isthmus/runtime';
 import { ISTHMUS } from '../defaults.ts';
 import { ago, isoTime, renamed } from '../output.ts';
 import { type Answer, type Answers, byName, type Member, type Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';
-
-export async function sessionsOf(
-  plane: Plane,
-  tenant: string,
-): Promise<{ sessions: SessionView[]; unanswered: readonly Unanswered[] }> {
-  const { sessions, unanswered } = await allSessions(plane, tenant);
-  return { sessions: sessionViews(sessions), unanswered };
-}
 
 /** A session, with what the clock says by which its times are. */
 type TimedSession = adminApi.Session & { readonly nowMs: number };
@@ -22,7 +14,7 @@ export function sessionViews(sessions: readonly TimedSession[]): SessionView[] {
 }
 
 /** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway does that reaches it. */
-async function allSessions(
+export async function sessionsOf(
   plane: Plane,
   tenant: string,
 ): Promise<{ sessions: TimedSession[]; unanswered: readonly Unanswered[] }> {
@@ -53,7 +45,7 @@ function sessionView({ nowMs: now, ...told }: TimedSession) {
     protocol: PROTOCOLS[protocol] ?? '',
     since: isoTime(sinceMs),
     ageMs: Math.max(0, now - sinceMs),
-    reaches: reach(identifiers),
+    reaches: servedBy(identifiers),
     /** For how long its agent has been draining. Not known if its hub did not answer. */
     ...(drainingSinceMs > 0 && { drainingMs: Math.max(0, now - drainingSinceMs) }),
     /** Set if it, or its hub, is silent. */
@@ -61,13 +53,6 @@ function sessionView({ nowMs: now, ...told }: TimedSession) {
     /** Why its agent is in quarantine. */
     ...(quarantined && { quarantined: quarantineReason }),
   };
-}
-
-/** Returns what an agent says it reaches. The strategy `default` may send it anything else. */
-function reach(identifiers: adminApi.Identifiers | undefined): string[] {
-  if (!identifiers) return [];
-  const { ipv4, ipv6, host, cidr, defaultRoute } = identifiers;
-  return [...host, ...cidr, ...ipv4, ...ipv6, ...(defaultRoute ? ['default-route'] : [])];
 }
 
 function byAgent(a: SessionView, b: SessionView): number {
@@ -87,7 +72,7 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
     plane.ask('listMembers', {}),
     configs ? plane.ask('getConfig', {}) : NOTHING,
     plane.ask('listTenants', { tenant }, { roles: ['gateway', 'hub'] }),
-    allSessions(plane, tenant),
+    sessionsOf(plane, tenant),
   ]);
   const answerOf = <T>({ answers }: Answers<T>, { id }: Member) => answers.find(({ member }) => member.id === id);
   const of = <T>(all: Answers<T>, member: Member) => answerOf(all, member)?.value;

@@ -1,4 +1,4 @@
-import { plural } from '@isthmus/findings';
+import { plural, servedBy } from '@isthmus/findings';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import {
@@ -120,7 +120,9 @@ const COLUMNS: readonly Column<Agent>[] = [
   { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels.toLocaleString('en') },
   {
     name: 'Says it reaches',
-    of: ({ sessions, loss }) => <Name text={claims((sessions[0] ?? loss)?.identifiers)} most={80} />,
+    of: ({ sessions, loss }) => (
+      <Name text={servedBy((sessions[0] ?? loss)?.identifiers).join(', ') || '–'} most={80} />
+    ),
   },
 ];
 
@@ -148,11 +150,6 @@ function wordFor({ state, sessions, loss }: Agent): string {
   if (state === 'lost') return `lost at ${clock(loss?.atMs ?? 0)}`;
   if (state === 'thin') return 'one hub only';
   return state === 'quarantined' ? `in quarantine: ${shown(sessions[0]?.quarantineReason ?? '', 80)}` : state;
-}
-
-function claims(identifiers: Agent['sessions'][number]['identifiers']): string {
-  const { ipv4 = [], ipv6 = [], host = [], cidr = [], defaultRoute = false } = identifiers ?? {};
-  return [...ipv4, ...ipv6, ...host, ...cidr, ...(defaultRoute ? ['default route'] : [])].join(', ') || '–';
 }
 
 /** Sides of a cell with its gap, in pixels, by how many there are. */
