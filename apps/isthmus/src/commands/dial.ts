@@ -89,7 +89,7 @@ async function dialler({ args: [destination = ''], options, plane }: Call<Option
   const chosen = await answering(met, membersWith(met, 'gateway', gateway));
   const request = { destination, tenant, agentId: agent ?? '', timeoutMs: within, firstByteTimeoutMs: firstByte };
   return async () => {
-    const value = await dialFrom(met, chosen, request);
+    const value = await met.askOne(chosen, 'dial', request, within + firstByte + ISTHMUS.dialAnswerMs);
     return dialView(chosen, request, value, await adviceOn(met, chosen, value));
   };
 }
@@ -175,13 +175,6 @@ export function seriesText(summary: Summary, style: Style): string {
   const [min, p50, p90, p99, max] = [minMs, p50Ms, p90Ms, p99Ms, maxMs ?? 0].map(millis);
   const times = maxMs === undefined ? '' : `min ${min}   p50 ${p50}   p90 ${p90}   p99 ${p99}   max ${max}\n`;
   return `\n${plural(dials, 'dial')}, ${bad}\n${spread}${times}`;
-}
-
-async function dialFrom(plane: Plane, gateway: Member, request: adminApi.DialRequest): Promise<adminApi.DialResponse> {
-  const timeoutMs = request.timeoutMs + request.firstByteTimeoutMs + ISTHMUS.dialAnswerMs;
-  const { answers, unanswered } = await plane.ask('dial', request, { members: [gateway], timeoutMs });
-  if (answers[0]) return answers[0].value;
-  throw new Failure(EXIT.unasked, `${gateway.id} does not dial: ${unanswered.at(-1)?.reason}`);
 }
 
 /** Returns what to do about a failed dial: the gateway's advice on the state of the plane, otherwise by the error's name. */

@@ -4,7 +4,7 @@ import { Argument, Option } from 'commander';
 import { type Call, command, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
-import { age, ago, bytes, EXIT, Failure, isoTime, plural, renamed, type Style, statusOf } from '../output.ts';
+import { age, ago, bytes, EXIT, isoTime, plural, renamed, type Style, statusOf } from '../output.ts';
 import { type Answer, byName, type Member } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
@@ -132,7 +132,7 @@ export const drain = command({
     const met = await plane();
     const member = memberOf(met, id);
     if (options.dryRun) {
-      const plan = await askToDrain(met, member, { dryRun: true });
+      const plan = await met.askOne(member, 'drain', { dryRun: true });
       const view = dryRunView(id, plan, await callersOf(met, plan.plan?.running ?? []));
       output.show(view, dryRunText);
       return view.stranded === 0 ? EXIT.good : EXIT.wrong;
@@ -148,21 +148,11 @@ export const drain = command({
   },
 });
 
-async function askToDrain(
-  plane: Plane,
-  member: Member,
-  request: { dryRun?: boolean },
-): Promise<adminApi.DrainResponse> {
-  const { answers, unanswered } = await plane.ask('drain', request, { members: [member] });
-  if (answers[0]) return answers[0].value;
-  throw new Failure(EXIT.unasked, `${member.id} at ${member.address}: ${unanswered.at(-1)?.reason}`);
-}
-
 /** Asks for a drain, then polls what is left until nothing is or the time is over. */
 async function drained(plane: Plane, member: Member, waitMs: number, signal: AbortSignal) {
   const end = performance.now() + waitMs;
   for (;;) {
-    const left = await askToDrain(plane, member, {});
+    const left = await plane.askOne(member, 'drain', {});
     if (left.tunnels === 0 || signal.aborted || performance.now() >= end) return left;
     await timers.setTimeout(ISTHMUS.drainAskMs);
   }

@@ -2,7 +2,7 @@ import { adminApi } from '@isthmus/proto/admin';
 import { inWords } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { type CredentialOptions, readCredentials } from '../kubeconfig.ts';
-import { EXIT, Failure, usage } from '../output.ts';
+import { EXIT, Failure, silentText, usage } from '../output.ts';
 import { type AdminTls, Asker, AskFault, type Question } from './asker.ts';
 import {
   type Answer,
@@ -156,6 +156,14 @@ export class Plane implements Disposable {
     );
     if (invalid && answers.length === 0) throw usage(reasonOf(invalid, timeoutMs));
     return { answers, unanswered };
+  }
+
+  /** Asks one member. @throws Failure if it does not answer */
+  async askOne<M extends Method>(member: Member, method: M, message: Asked<M>, timeoutMs?: number): Promise<Said<M>> {
+    const whom = { members: [member], ...(timeoutMs !== undefined && { timeoutMs }) };
+    const { answers, unanswered } = await this.ask(method, message, whom);
+    if (answers[0]) return answers[0].value;
+    throw new Failure(EXIT.unasked, unanswered.slice(-1).map(silentText).join());
   }
 
   /** Asks an agent, through its hub. @returns undefined if it does not answer: it is away, or a Go agent */
