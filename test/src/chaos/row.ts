@@ -62,7 +62,8 @@ export interface Context<T extends Topology = Topology> {
   strike(options: StrikeOptions, commit: () => unknown): Promise<Strike>;
   /** Lets the load run on for this many milliseconds. A short run waits `short`, or a quarter of `ms`. */
   hold(ms: number, short?: number): Promise<void>;
-  measure(measure: Measure): void;
+  /** Adds a figure to the table. @param most what the row asserts */
+  measure(name: string, value: number, unit?: Measure['unit'], most?: number): void;
   /** Adds a remark to the table. */
   note(text: string): void;
 }

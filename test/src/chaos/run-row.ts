@@ -161,7 +161,8 @@ export function doing(
       return strike;
     },
     hold: (ms, shortMs = ms / 4) => sleep(short ? shortMs : ms),
-    measure: (measure) => void measures.push(measure),
+    measure: (name, value, unit = '', most) =>
+      void measures.push({ name, value, unit, ...(most !== undefined && { most }) }),
     note: (text) => void notes.push(text),
   };
 }

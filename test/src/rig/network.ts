@@ -29,8 +29,16 @@ export interface Wire {
   packets(): number;
 }
 
-/** A network namespace with one bridge per wire. All of it is removed with the scope; leftovers of dead processes are removed first. */
-export async function namespace<T extends string>(scope: Scope, wires: readonly T[]) {
+/** A network namespace. */
+export interface Namespace<T extends string> {
+  readonly name: string;
+  /** Runs another command there. */
+  readonly command: readonly [string, ...string[]];
+  wire(of: T): Wire;
+}
+
+/** Makes a namespace with one bridge per wire. All of it is removed with the scope; leftovers of dead processes are removed first. */
+export async function namespace<T extends string>(scope: Scope, wires: readonly T[]): Promise<Namespace<T>> {
   await removeLeftOvers();
   const name = `${PREFIX}${process.pid}`;
   await ip('netns', 'add', name);
@@ -38,7 +46,7 @@ export async function namespace<T extends string>(scope: Scope, wires: readonly 
   await ip('-n', name, 'link', 'set', 'lo', 'up');
   const made = new Map<T, Wire>();
   for (const [index, wire] of wires.entries()) made.set(wire, await stretch(scope, name, index));
-  return { name, command: ['ip', 'netns', 'exec', name] as const, wire: (of: T) => made.get(of) as Wire };
+  return { name, command: ['ip', 'netns', 'exec', name], wire: (of: T) => made.get(of) as Wire };
 }
 
 /** How long what runs apart may take, in milliseconds. */

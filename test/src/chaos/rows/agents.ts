@@ -46,13 +46,8 @@ const killed: Row<Plane> = {
     });
     const all = await Promise.all(answers);
     const failed = all.flatMap(({ error }) => (error === undefined ? [] : [error]));
-    measure({
-      name: 'slowest of the pending dials',
-      value: Math.max(...all.map((answer) => answer.at)) - at,
-      unit: 'ms',
-      most: 1000,
-    });
-    measure({ name: 'pending dials that failed', value: failed.length, unit: '' });
+    measure('slowest of the pending dials', Math.max(...all.map((answer) => answer.at)) - at, 'ms', 1000);
+    measure('pending dials that failed', failed.length);
     const wrong = failed.filter((error) => !RIGHT_ERROR.test(error));
     if (wrong.length > 0) throw new Error(`${wrong.length} pending dials had another error, such as: ${wrong[0]}`);
     await hold(10_000, 2000);

@@ -70,7 +70,7 @@ function beside(agents: number): Row<Plane> {
       const [victim] = plane.gateways;
       const carried = await plane.carried();
       const astray = carried.filter(({ gateway, hubId }) => hubId !== plane.gateways[gateway]?.id).length;
-      measure({ name: "tunnels through the other server's hub", value: astray, unit: '', most: 0 });
+      measure("tunnels through the other server's hub", astray, '', 0);
       await strike({ takes: ({ gateway }) => gateway === 0, gateway: 0 }, () => victim?.kill());
       await hold(RESTART_AFTER, RESTART_AFTER);
       await victim?.restart();

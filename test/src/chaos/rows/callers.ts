@@ -41,13 +41,8 @@ async function killCaller({ scope, plane, load, hold, measure }: Context<Plane>,
   const ended = changedAt - at;
   await hold(5000, 1000);
   const next = await until(() => load.dials.find((dial) => dial.at >= at), { what: 'the answer to a dial' });
-  measure({ name: 'next dial', value: next.ms, unit: 'ms', most: NEXT_DIAL_WITHIN });
-  measure({
-    name: `its ${TUNNELS} destination sockets end within`,
-    value: ended,
-    unit: 'ms',
-    most: DESTINATIONS_END_WITHIN,
-  });
+  measure('next dial', next.ms, 'ms', NEXT_DIAL_WITHIN);
+  measure(`its ${TUNNELS} destination sockets end within`, ended, 'ms', DESTINATIONS_END_WITHIN);
 }
 
 function rowOf(protocol: Protocol, agent: Agent): Row<Plane> {

@@ -98,14 +98,9 @@ async function useUp(context: Starving, server: Member): Promise<void> {
     await server.program.get('/readyz');
     await hold(500, 200);
   }
-  measure({ name: 'callers get the reason within', value: slowest, unit: 'ms', most: 1000 });
+  measure('callers get the reason within', slowest, 'ms', 1000);
   for (const stream of held) stream.destroy();
-  measure({
-    name: 'callers accepted again after',
-    value: await takesAgain(plane.starved, destination),
-    unit: 'ms',
-    most: 2000,
-  });
+  measure('callers accepted again after', await takesAgain(plane.starved, destination), 'ms', 2000);
 }
 
 async function takesAgain(door: Ways, destination: string): Promise<number> {
@@ -139,16 +134,11 @@ async function useUpAll(context: Starving, server: Member): Promise<void> {
     slowest = Math.max(slowest, (await turnedAway(context)).ms);
     await hold(1000, 1000);
   }
-  measure({ name: 'callers rejected within', value: slowest, unit: 'ms', most: 1000 });
+  measure('callers rejected within', slowest, 'ms', 1000);
   const share = (cpuMs([server.program.pid]) - from) / (clock() - at);
-  measure({ name: 'CPU of the starved server', value: share * 100, unit: '% of a processor', most: 30 });
+  measure('CPU of the starved server', share * 100, '% of a processor', 30);
   limitDescriptors(server.program, ENOUGH);
-  measure({
-    name: 'accepted again, after total exhaustion, after',
-    value: await takesAgain(plane.starved, destination),
-    unit: 'ms',
-    most: 2000,
-  });
+  measure('accepted again, after total exhaustion, after', await takesAgain(plane.starved, destination), 'ms', 2000);
 }
 
 const serverDescriptors: Row<Plane & { readonly starved: Ways }> = {

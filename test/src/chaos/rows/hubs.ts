@@ -62,7 +62,7 @@ const stopped: Row<Plane> = {
     const before = new Set((await hub.sessions()).map(({ sessionId }) => sessionId));
     const { at } = await strike({ touches: ({ hubId }) => hubId === hub.id }, () => hub.program.signal('SIGSTOP'));
     const detected = await allLose(plane, hub, before.size);
-    measure({ name: 'ended after', value: detected - at, unit: 'ms', most: ENDED_WITHIN });
+    measure('ended after', detected - at, 'ms', ENDED_WITHIN);
     await hold(30_000 - (clock() - at), 4000);
     hub.program.signal('SIGCONT');
     await fenced(context, hub, before);

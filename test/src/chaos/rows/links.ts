@@ -7,6 +7,7 @@ import { MODES } from '../../rig/load/modes.ts';
 import { answerTo } from '../../rig/load/tunnels.ts';
 import {
   type Direction,
+  type Namespace,
   namespace,
   networksMissing,
   type Path,
@@ -79,81 +80,69 @@ async function delayed({ hold }: Context<Plane>, relays: readonly Relay[]): Prom
 
 export const linkRows: readonly Row<Plane>[] = [reset('peer'), reset('agent'), slow('peer'), slow('agent')];
 
-interface WiredPlane extends Plane {
-  /** A wire of the first hub. */
-  wire(link: Link): Wire;
+interface FarHub<T> extends Plane {
+  /** The first hub's ways to gateways, and to agents. */
+  readonly ways: { readonly [link in Link]: T };
 }
 
-/** The first hub has its own network, with one wire to gateways, one to agents and one to Redis. */
-async function wired(scope: Scope): Promise<WiredPlane> {
-  const { command, wire } = await namespace(scope, ['peer', 'agent', 'registry']);
-  const { inside: host, outside } = wire('registry');
+/** The first hub has its own network, with a way to gateways, one to agents, and a wire to Redis. */
+async function farHub<T extends Pick<Wire, 'inside'>>(
+  scope: Scope,
+  way: (far: Namespace<Link>, link: Link) => Promise<T>,
+): Promise<FarHub<T>> {
+  const far = await namespace(scope, ['peer', 'agent', 'registry']);
+  const { inside: host, outside } = far.wire('registry');
   // Without a password, Redis refuses other machines unless it is told not to.
   const redis = await startRedis({ args: ['--bind', '127.0.0.1', outside, '--protected-mode', 'no'] });
   scope.defer(() => redis.stop());
-  const place = { command, host, registryUrl: `redis://${outside}:${redis.port}` };
-  const firstHub = { ...place, peer: wire('peer').inside, agent: wire('agent').inside };
-  return { ...(await startPlane(scope, { registryUrl: redis.url, firstHub })), wire };
+  const ways = { peer: await way(far, 'peer'), agent: await way(far, 'agent') };
+  const place = { command: far.command, host, registryUrl: `redis://${outside}:${redis.port}` };
+  const firstHub = { ...place, peer: ways.peer.inside, agent: ways.agent.inside };
+  return { ...(await startPlane(scope, { registryUrl: redis.url, firstHub })), ways };
 }
 
-function halfOpen(link: Link): Row<WiredPlane> {
+function halfOpen(link: Link): Row<FarHub<Wire>> {
   return {
     name: `${link}-link-half-open`,
     fault: `${NAMES[link]} link half open (packets dropped)`,
     holds: '0 failed dials; dials within 1 s; 0 cut tunnels; pauses of at most 3.5 s',
     bounds: { dialMs: 1000, pauseMs: 3500 },
     skip: networksMissing,
-    topology: wired,
-    async inject({ plane, strike, hold }: Context<WiredPlane>) {
+    topology: (scope: Scope) => farHub(scope, async (far, link) => far.wire(link)),
+    async inject({ plane, strike, hold }: Context<FarHub<Wire>>) {
       const [hub] = plane.hubs;
-      await strike({ touches: ({ hubId }) => hubId === hub?.id }, () => plane.wire(link).cut());
+      await strike({ touches: ({ hubId }) => hubId === hub?.id }, () => plane.ways[link].cut());
       await hold(20_000, 5000);
-      await plane.wire(link).mend();
+      await plane.ways[link].mend();
     },
   };
 }
 
-export const halfOpenRows: readonly Row<WiredPlane>[] = [halfOpen('peer'), halfOpen('agent')];
-
-interface PathPlane extends Plane {
-  /** The first hub's ways to gateways and to agents. */
-  readonly paths: readonly Path[];
-}
-
-/** The first hub has its own network, behind paths. */
-async function behindPaths(scope: Scope): Promise<PathPlane> {
-  const far = await namespace(scope, ['registry']);
-  const { inside: host, outside } = far.wire('registry');
-  const redis = await startRedis({ args: ['--bind', '127.0.0.1', outside, '--protected-mode', 'no'] });
-  scope.defer(() => redis.stop());
-  const [peer, agent] = [await pathTo(scope, far, 0), await pathTo(scope, far, 1)];
-  const place = { command: far.command, host, registryUrl: `redis://${outside}:${redis.port}` };
-  const firstHub = { ...place, peer: peer.inside, agent: agent.inside };
-  return { ...(await startPlane(scope, { registryUrl: redis.url, firstHub })), paths: [peer, agent] };
-}
+export const halfOpenRows: readonly Row<FarHub<Wire>>[] = [halfOpen('peer'), halfOpen('agent')];
 
 /** Longer packets vanish. TCP does not find out: it sends them again and again, and all that follows waits behind them. */
 const SHRUNK = { mtu: 1300 };
 
-const pathShrinks: Row<PathPlane> = {
+const pathShrinks: Row<FarHub<Path>> = {
   name: 'hub-path-shrinks',
   fault: 'packets above 1,300 bytes vanish on all links of one hub for 12 s',
   holds: '0 failed dials; dials within 1 s; 0 cut tunnels; pauses of at most 3.5 s',
   bounds: { dialMs: 1000, pauseMs: 3500 },
   skip: () => pathsMissing() || undefined,
-  topology: behindPaths,
+  topology: (scope) => farHub(scope, (far, link) => pathTo(scope, far, link === 'peer' ? 0 : 1)),
   async inject({ plane, destination, strike, hold, measure }) {
     const [hub] = plane.hubs;
     const large = new LargeDials(plane.doors, destination);
-    const set = (way: Direction) => Promise.all(plane.paths.map((path) => path.set({ up: way, down: way })));
+    const set = (way: Direction) =>
+      Promise.all(Object.values(plane.ways).map((path) => path.set({ up: way, down: way })));
     await strike({ touches: ({ hubId }) => hubId === hub?.id }, () => set(SHRUNK));
     await hold(12_000, 12_000);
     await set({});
     await hold(5000, 2000);
     const { took, failed } = await large.stop();
-    measure({ name: 'dials with 64 KiB each way', value: took.length, unit: '' });
-    measure({ name: 'of them failed', value: failed.length, unit: '', most: 0 });
-    measure({ name: 'the slowest of them', value: Math.max(0, ...took), unit: 'ms', most: 6000 });
+    measure('dials with 64 KiB each way', took.length);
+    measure('of them failed', failed.length, '', 0);
+    measure('the slowest of them', Math.max(0, ...took), 'ms', 6000);
   },
 };
 
@@ -201,4 +190,4 @@ async function exchange(door: Ways, destination: string): Promise<void> {
 
 const LARGE = Buffer.alloc(64 * 1024, '.');
 
-export const pathRows: readonly Row<PathPlane>[] = [pathShrinks];
+export const pathRows: readonly Row<FarHub<Path>>[] = [pathShrinks];

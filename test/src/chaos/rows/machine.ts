@@ -60,12 +60,15 @@ const fullDisk: Row<Disk> = {
     await hold(5000, 2000);
     const logs = [...servers, ...agents].map(({ id }) => readFileSync(`${disk}/${id}.log`, 'utf8'));
     const lost = logs.flatMap(lostLines);
-    measure({ name: 'log lines lost and counted', value: lost.reduce((sum, lines) => sum + lines, 0), unit: '' });
+    measure(
+      'log lines lost and counted',
+      lost.reduce((sum, lines) => sum + lines, 0),
+    );
     const dropped = await Promise.all(servers.map(({ program }) => program.metric('isthmus_audit_dropped_total')));
     const records = dropped.flatMap((samples) => [...samples.values()]).reduce((sum, each) => sum + each, 0);
-    measure({ name: 'audit records lost', value: records, unit: '', most: 0 });
+    measure('audit records lost', records, '', 0);
     const written = servers.reduce((sum, { id }) => sum + readRecords(auditLog(disk, id)).length, 0);
-    measure({ name: 'audit records written', value: written, unit: '' });
+    measure('audit records written', written);
   },
 };
 

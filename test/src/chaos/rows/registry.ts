@@ -133,10 +133,10 @@ function rowOf({ name, fault, start }: OutageKind): Row<OutagePlane> {
       const over = clock();
       await plane.outage.end();
       await until(async () => !(await plane.missing()), { what: 'all members to know what changed' });
-      measure({ name: 'changes known after', value: clock() - over, unit: 'ms', most: CONVERGED_WITHIN });
+      measure('changes known after', clock() - over, 'ms', CONVERGED_WITHIN);
       await late.program.waitReady();
       const became = ready ? 'was ready throughout, checked' : 'was not ready, then ready';
-      measure({ name: `a gateway started during the outage ${became} after`, value: clock() - over, unit: 'ms' });
+      measure(`a gateway started during the outage ${became} after`, clock() - over, 'ms');
       await late.kill();
     },
   };

@@ -60,7 +60,7 @@ const live: Row<Plane> = {
       await strike({ touches: ({ hubId }) => hubId === hub.id }, () => hub.roll(ALL_WITHIN));
       await hold(READY_FOR_MS, READY_FOR_MS);
     }
-    measure({ name: `${plane.hubs.length} hubs rolled in`, value: clock() - begin, unit: 'ms', most: ALL_WITHIN });
+    measure(`${plane.hubs.length} hubs rolled in`, clock() - begin, 'ms', ALL_WITHIN);
   },
 };
 
@@ -85,8 +85,8 @@ const patient: Row<Plane> = {
       slowest = Math.max(slowest, clock() - begin);
       await hold(READY_FOR_MS, READY_FOR_MS);
     }
-    measure({ name: 'long tunnels on agents as they began to drain', value: carried, unit: '' });
-    measure({ name: 'agents were replaced after at most', value: slowest, unit: 'ms' });
+    measure('long tunnels on agents as they began to drain', carried);
+    measure('agents were replaced after at most', slowest, 'ms');
   },
 };
 
@@ -119,8 +119,8 @@ const scaled: Row<Plane> = {
         if (code !== 0) throw new Error(await agent.epitaph());
       }),
     );
-    measure({ name: 'they left after at most', value: clock() - begin, unit: 'ms', most: EACH_MS });
-    measure({ name: 'long tunnels on the others', value: await tunnelsOn(plane, plane.agents), unit: '' });
+    measure('they left after at most', clock() - begin, 'ms', EACH_MS);
+    measure('long tunnels on the others', await tunnelsOn(plane, plane.agents));
     await hold(5000, 1000);
   },
 };

@@ -36,15 +36,10 @@ async function stall({ scope, plane, hold, measure }: Context<Plane>, { tunnels,
   const swarm = await flooding(scope, { held, fronts, destinationPort: port });
   await hold(20_000, 4000);
   const growth = Math.max(...members.map((member, index) => resident(member) - (before[index] ?? 0)));
-  measure({ name: 'a process grew by', value: growth / MB, unit: 'MB', most: (tunnels * HELD + NOISE) / MB });
-  measure({
-    name: 'stalled tunnels ended',
-    value: tunnels - swarm.begun.tunnels + (await swarm.done()).ended,
-    unit: '',
-    most: 0,
-  });
+  measure('a process grew by', growth / MB, 'MB', (tunnels * HELD + NOISE) / MB);
+  measure('stalled tunnels ended', tunnels - swarm.begun.tunnels + (await swarm.done()).ended, '', 0);
   const left = await sessionIds(plane);
-  measure({ name: 'sessions ended', value: sessions.filter((id) => !left.includes(id)).length, unit: '', most: 0 });
+  measure('sessions ended', sessions.filter((id) => !left.includes(id)).length, '', 0);
   await swarm.end();
 }
 
