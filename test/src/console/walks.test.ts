@@ -31,36 +31,36 @@ const plane = sharedByFile(async (scope) => {
   let relays: Promise<readonly [near: Relay, far: Relay]> | undefined;
   const balancers = async (ports: readonly number[]) =>
     [await relayTo(scope, ...ports), await relayTo(scope, ...ports)] as const;
-  const { gateways, hubs, agents } = await startPlane(scope, {
+  const { gateways, doors, hubs, agents } = await startPlane(scope, {
     agents: AGENTS,
     gatewayFlags: { 'proxy-strategies': 'destHost' },
     // Agents reach all hubs behind one address, the slow one too.
-    hubFlags: { 'advertise-agent-address': undefined },
-    async agentFlags(index, _trust, all) {
-      relays ??= balancers(all.map(({ agentPort }) => agentPort));
+    each: (id) => ({ flags: id.startsWith('hub') ? { 'advertise-agent-address': undefined } : {} }),
+    async agentFlags(index, ports) {
+      relays ??= balancers(ports);
       const [near, far] = await relays;
       const { port } = index === SLOW ? far : near;
-      return { 'agent-identifiers': `ipv4=${nodeOf(index)}`, 'session-count': 2, 'proxy-server-port': port };
+      return { 'agent-identifiers': `ipv4=${nodeOf(index)}`, 'proxy-server-port': port };
     },
   });
-  const [gateway] = gateways;
+  const [[gateway], [door]] = [gateways, doors];
   const [, drained] = hubs;
-  if (!gateway || !drained || !relays) throw new Error('no gateway, no second hub, or no agents');
-  const programs = [...gateways, ...hubs].map(({ member }) => member.program);
+  if (!gateway || !door || !drained || !relays) throw new Error('no gateway, no second hub, or no agents');
+  const programs = [...gateways, ...hubs].map(({ program }) => program);
   await askFirst(scope, programs);
-  const admin = adminOf(scope, gateway.member.program);
+  const admin = adminOf(scope, gateway.program);
   const held = async () => (await admin.listSessions({})).sessions.length;
   await until(async () => (await held()) === 2 * AGENTS, { what: 'two sessions of each agent' });
   const [, far] = await relays;
   far.delayMs = SLOW_MS;
-  return { gateway, drained: drained.member, programs, agents };
+  return { gateway, door, drained, programs, agents };
 });
 
 /** A person who has opened the console of a gateway, as `npm start` and OPERATE.md say. */
 async function person(scope: Scope) {
   const shared = await plane();
   const options = { viewport: { width: 1000, height: 640 } };
-  const watched = await openConsole(scope, await browser(), shared.gateway.member.program, shared.programs, options);
+  const watched = await openConsole(scope, await browser(), shared.gateway.program, shared.programs, options);
   return { ...shared, watched, page: watched.page };
 }
 
@@ -75,10 +75,10 @@ test(
   'calls to some nodes are slow: Dials, then slowest, names the agent, and its dial shows where the time goes',
   { skip },
   scoped(async (scope) => {
-    const { gateway, watched, page } = await person(scope);
+    const { door, watched, page } = await person(scope);
     for (let index = 0; index < AGENTS; index++) {
       const { authority } = await echo(scope, { host: nodeOf(index) });
-      keepDialling(scope, gateway.ways, authority);
+      keepDialling(scope, door, authority);
     }
     await goTo(page, 'Dials');
     await page.getByLabel('slowest').check();
@@ -117,12 +117,9 @@ test(
   'an agent died: the first view says so and what was cut, and one click shows whose tunnels',
   { skip },
   scoped(async (scope) => {
-    const { gateway, agents, watched, page } = await person(scope);
+    const { door, agents, watched, page } = await person(scope);
     const { authority } = await echo(scope, { host: nodeOf(DIES) });
-    const tunnels = [
-      await dial(scope, gateway.ways, 'mtls', authority),
-      await dial(scope, gateway.ways, 'grpc', authority),
-    ];
+    const tunnels = [await dial(scope, door, 'mtls', authority), await dial(scope, door, 'grpc', authority)];
     for (const tunnel of tunnels) {
       tunnel.on('error', () => {});
       await carries(tunnel);
@@ -154,12 +151,9 @@ test(
   'a hub is to be replaced: Actions has it, the dry run says what moves, and the drain cuts nothing',
   { skip },
   scoped(async (scope) => {
-    const { gateway, drained, programs, watched, page } = await person(scope);
+    const { door, drained, programs, watched, page } = await person(scope);
     const { authority } = await echo(scope, { host: nodeOf(WELL) });
-    const tunnels = [
-      await dial(scope, gateway.ways, 'connect', authority),
-      await dial(scope, gateway.ways, 'grpc', authority),
-    ];
+    const tunnels = [await dial(scope, door, 'connect', authority), await dial(scope, door, 'grpc', authority)];
     for (const tunnel of tunnels) await carries(tunnel);
     await goTo(page, 'Actions');
     await page.getByLabel('Member').selectOption(drained.id);

@@ -22,8 +22,8 @@ const wrongAuthority: Incident = {
   async stage(scope, agents) {
     const plane = await startPlane(scope, { ...byNode, agents });
     const nodes = await Promise.all([DISTRUSTS, BESIDE].map((index) => echo(scope, { host: nodeOf(index) })));
-    const gateway = plane.gateways[0];
-    for (const { authority } of nodes) if (gateway) keepDialling(scope, gateway.ways, authority);
+    const [door] = plane.doors;
+    for (const { authority } of nodes) if (door) keepDialling(scope, door, authority);
     const foreign = await Authority.create(plane.trust.dir, 'foreign', VALID_MS);
     const before = plane.agents[DISTRUSTS];
     await before?.kill();
@@ -47,11 +47,11 @@ const hungHub: Incident = {
   async stage(scope, agents) {
     const plane = await startPlane(scope, { hubs: 3, agents });
     const { authority } = await echo(scope);
-    for (const { ways } of plane.gateways) keepDialling(scope, ways, authority);
-    const hub = plane.hubs[1]?.member;
+    for (const door of plane.doors) keepDialling(scope, door, authority);
+    const hub = plane.hubs[1];
     hub?.program.signal('SIGSTOP');
     scope.defer(() => hub?.program.signal('SIGCONT'));
-    const links = async () => Promise.all(plane.gateways.map(({ member }) => member.value('isthmus_hub_links')));
+    const links = async () => Promise.all(plane.gateways.map((gateway) => gateway.value('isthmus_hub_links')));
     await until(async () => (await links()).every((count) => count === 2), { what: 'the gateways to lose the hub' });
     return {
       symptom:
@@ -70,8 +70,8 @@ const silentDestination: Incident = {
     const plane = await startPlane(scope, { agents, gatewayFlags: { 'backend-dial-timeout': '4s' } });
     const { authority } = await echo(scope);
     const silent = await blackHole(scope);
-    for (const { ways } of plane.gateways) {
-      for (const destination of [authority, silent, silent]) keepDialling(scope, ways, destination);
+    for (const door of plane.doors) {
+      for (const destination of [authority, silent, silent]) keepDialling(scope, door, destination);
     }
     return {
       symptom: 'kubectl exec hangs for some pods, and ends with an error after seconds.',
@@ -92,8 +92,8 @@ const readOnlyRedis: Incident = {
     await plane.redis.command('REPLICAOF 127.0.0.1 1');
     const agent = await startAgent(scope, plane, 10, byNode.agentFlags(10));
     await agent.program.waitReady();
-    const gateway = plane.gateways[0];
-    if (gateway) keepDialling(scope, gateway.ways, authority);
+    const [door] = plane.doors;
+    if (door) keepDialling(scope, door, authority);
     return {
       symptom: `A new node, ${authority}, joined some minutes ago. Its agent says that it is connected, but kubectl logs fails there.`,
       destination: authority,
@@ -117,7 +117,7 @@ const fullTenant: Incident = {
     }
     const plane = await startPlane(scope, {
       agents,
-      flags: { 'tenants-dir': directory.path },
+      planeFlags: { 'tenants-dir': directory.path },
       gatewayFlags: { 'uds-name': undefined },
       async agentFlags(index) {
         const { cert, key } = (await tenants[index % 2]?.agent(`agent-${index}`)) ?? {};
@@ -127,11 +127,11 @@ const fullTenant: Incident = {
     const { authority } = await echo(scope);
     const waysOf = async (index: number) => {
       const tenant = tenants[index];
-      const gateway = plane.gateways[0];
-      if (!tenant || !gateway) throw new Error('no gateway, or no tenant');
+      const [door] = plane.doors;
+      if (!tenant || !door) throw new Error('no gateway, or no tenant');
       const { serverName, cluster } = tenant;
-      const { port } = gateway.ways.mtls;
-      return { ...gateway.ways, mtls: { port, serverName, ca: cluster.cert, identity: await tenant.caller() } };
+      const { port } = door.mtls;
+      return { ...door, mtls: { port, serverName, ca: cluster.cert, identity: await tenant.caller() } };
     };
     const [acme, globex] = [await waysOf(0), await waysOf(1)];
     const leaked = Array.from({ length: MOST_TUNNELS }, () => dial(scope, acme, 'mtls', authority));

@@ -71,7 +71,8 @@ export interface PlaneOptions {
   /** Added to the flags of hubs and gateways alike. */
   readonly planeFlags?: Flags;
   readonly gatewayFlags?: Flags;
-  readonly agentFlags?: (index: number) => Flags;
+  /** @param ports of hubs, for agents */
+  readonly agentFlags?: (index: number, ports: readonly number[]) => Flags | Promise<Flags>;
   /** How a member runs, by its id, if not as others do. */
   readonly each?: (id: string) => MemberSettings;
   /** Sessions of each of our agents; default 2, as the agent's. */
@@ -178,9 +179,10 @@ async function startServers(scope: Scope, trust: Trust, options: PlaneOptions) {
 async function startAgents(scope: Scope, trust: Trust, options: PlaneOptions, ports: readonly number[]) {
   const { agents = 4, goAgents = 0, sessionCount = SESSIONS, agentFlags, firstHub } = options;
   const near = firstHub ? ports.slice(1) : ports;
-  const ours = await times(agents, (index) => {
+  const ours = await times(agents, async (index) => {
     const id = `agent-${index}`;
-    const flags = { ...QUIET, 'agent-id': id, 'session-count': sessionCount, ...agentFlags?.(index) };
+    const special = await agentFlags?.(index, ports);
+    const flags = { ...QUIET, 'agent-id': id, 'session-count': sessionCount, ...special };
     return agentMember(scope, trust, id, near[index % near.length] as number, settingsOf(options, id, flags));
   });
   return [...ours, ...(goAgents > 0 ? await startGoAgents(scope, trust, goAgents, ports) : [])];
