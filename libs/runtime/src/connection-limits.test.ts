@@ -237,9 +237,10 @@ describe('strangers', () => {
       'the newest first, and not all that were begun at once give way at once',
     );
     await after(RUNTIME.handshakeSlotMs / 2);
-    assert.deepEqual(begun.slice(4), [flood[4]]);
+    const passed = 'then who has waited longest, and who has gone meanwhile is passed over';
+    assert.deepEqual(begun.slice(4), [flood[3]], passed);
     await after(RUNTIME.handshakeSlotMs / 2);
-    assert.deepEqual(begun.slice(5), [flood[3]], 'who has gone meanwhile is passed over');
+    assert.deepEqual(begun.slice(5), [flood[4]]);
   });
 
   test('who comes behind a flood of its own address is begun in the next slot', async () => {
@@ -248,6 +249,25 @@ describe('strangers', () => {
     const honest = come('10.0.0.1');
     await after(RUNTIME.handshakeSlotMs);
     assert.ok(begun.includes(honest));
+  });
+
+  test('who waits beside some of its own address that come again and again has a turn, too', async () => {
+    const { begun, come, after } = withSlots();
+    const flood = 10;
+    for (let n = 0; n < flood; n++) come('10.0.0.1');
+    const honest = come('10.0.0.1');
+    // Before it had a slot, others came.
+    for (let n = 0; n < flood; n++) come('10.0.0.1');
+    let seen = 0;
+    for (let round = 0; round < 2 * flood && !begun.includes(honest); round++) {
+      await after(RUNTIME.handshakeSlotMs);
+      for (const socket of begun.slice(seen)) {
+        seen++;
+        socket.destroy();
+        come('10.0.0.1');
+      }
+    }
+    assert.ok(begun.includes(honest), `it waited behind ${seen} that came again`);
   });
 
   test('where a connection is proof, all are begun at once', () => {

@@ -100,20 +100,22 @@ interface Waiting {
 /**
  * Which connections of each source are begun: those that have a slot. A slot is free again once its peer has proven who it is, or has gone
  * without a byte; otherwise only after a while, also if the connection has ended. So handshakes cost their sender time. The newest that waits
- * is next: behind the same address, who comes beside a flood has the odds of what comes then, not all that came before in front of it.
+ * is next: behind the same address, who comes beside a flood has the odds of what comes then, not all that came before in front of it. After that it
+ * is the turn of the one that has waited longest: some that come again and again must not stay in front of it.
  */
 class HandshakeSlots {
-  readonly #sources = new Map<string, { taken: number; readonly waiting: (() => void)[] }>();
+  readonly #sources = new Map<string, { taken: number; newest: boolean; readonly waiting: (() => void)[] }>();
   /** Begun one in each tick of the event loop, so that nothing else waits for all of them. */
   readonly #next = new Queue<() => void>();
 
   /** Calls `begin`, now or when one of the source's `most` slots is free. Returns what to call when this one is over, or not wanted any more. */
   take(source: string, most: number, begin: () => void): FreeSlot {
-    const own = getOrPut(this.#sources, source, () => ({ taken: 0, waiting: [] as (() => void)[] }));
+    const own = getOrPut(this.#sources, source, () => ({ taken: 0, newest: true, waiting: [] as (() => void)[] }));
     let timer: NodeJS.Timeout | undefined;
     const over = () => {
       timer = undefined;
-      const next = own.waiting.pop();
+      const next = own.newest ? own.waiting.pop() : own.waiting.shift();
+      own.newest = !own.newest;
       if (next) this.#soon(next);
       else if (--own.taken === 0) this.#sources.delete(source);
     };
