@@ -53,7 +53,7 @@ describe('what is kept of secrets and config maps', () => {
     assert.equal(keep(secret('n', 'next', full)).values.get('a'), full.a);
   });
 
-  it('is no more than so many keys and allowed namespaces of a namespace, and costs a large one no more', () => {
+  it('is no more than so many keys and allowed namespaces of a namespace', () => {
     const keeper = new ValueKeeper('secret');
     const many = Object.fromEntries(Array.from({ length: 6000 }, (_, index) => [`k${index}`, '']));
     const names = Array.from({ length: 6000 }, (_, index) => `n${index}`).join();
@@ -66,10 +66,6 @@ describe('what is kept of secrets and config maps', () => {
     assert.equal(keeper.keep(secret('other', 's', { a: 'x' })).values.get('a'), 'x');
     keeper.forget('n/s0');
     assert.equal(keeper.keep(secret('n', 's2', {}, { 'isthmus.dev/allow-tenants-of': names })).allows.length, 6000);
-    const start = performance.now();
-    for (let index = 0; index < 50_000; index++) keeper.keep(secret('crowd', `s${index}`, {}));
-    // Where each looked at all others, 10,000 took as long as 250,000 here.
-    assert.ok(performance.now() - start < 10_000);
   });
 
   it('says which namespaces a secret allows', () => {
