@@ -153,9 +153,9 @@ test('the tunnels of a gateway end when all hubs say that it hung up and it is n
   for (const link of links) tunnels.linked(link);
   for (const link of links) tunnels.hungUp({ gateway: 'another', reset: false }, link);
   tunnels.hungUp(CLOSED, links[0]);
-  passes(50);
+  passes(30);
   tunnels.hungUp(CLOSED, links[1]);
-  passes(49);
+  passes(29);
   assert.equal(tunnels.size, 1);
   passes(1);
   assert.deepEqual(told, ['over: the gateway has closed all its connections']);
@@ -169,7 +169,7 @@ test('a link that its own gateway has closed counts as that gateway hanging up',
   for (const link of links) tunnels.linked(link);
   tunnels.hungUp(CLOSED, links[0]);
   tunnels.unlinked(links[1], CLOSED);
-  passes(50);
+  passes(30);
   assert.equal(tunnels.size, 0);
 });
 
@@ -190,7 +190,7 @@ test('a gateway that lost its hubs in the same moment lives if it has attached a
     // Through the hub that it has reached first, before the other one has told of its loss.
     if (!late) attach();
     tunnels.hungUp(CLOSED, links[1]);
-    passes(50);
+    passes(30);
     if (late) assert.throws(() => attach(), refused(true, /the gateway has closed all its connections/));
     assert.deepEqual([tunnels.size, told.length], late ? [1, 1] : [2, 0]);
   }
