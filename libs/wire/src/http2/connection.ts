@@ -126,17 +126,7 @@ export class Connection implements ReadingSink {
     const inFlight: InFlight | undefined = isLink ? new InFlight(pings, config) : undefined;
     const unsent = isLink ? UnsentBound.of(socket) : undefined;
     const patience = options.latePongs ? { patience: behindBulk(config) } : {};
-    const output = new Output({
-      config,
-      socket,
-      greeting,
-      defer,
-      ...patience,
-      inFlight,
-      unsent,
-      checkpoint,
-      failed,
-    });
+    const output = new Output({ config, socket, greeting, defer, ...patience, inFlight, unsent, checkpoint, failed });
     this.#output = output;
     const [rtt, idle] = [() => pings.rtt, () => this.#endWhenIdle()];
     this.#streams = new Streams({ role, rules, output, rtt, opened, longHead, idle });
@@ -211,6 +201,7 @@ export class Connection implements ReadingSink {
     const more = windowBytes - this.#output.config.windowBytes;
     this.#output.config = config;
     this.#output.frame(settingsFrame({ initialWindowSize: windowBytes, maxConcurrentStreams: streams }));
+    this.#streams.ahead = Math.max(0, this.#streams.ahead - more);
     for (const stream of this.#streams.values()) stream.widenReceiving(more);
   }
 

@@ -48,6 +48,43 @@ test('SETTINGS are adopted and passed on, an acknowledgement is not', () => {
   assert.deepEqual([counts.settings, output.maxFrame], [1, 20_000]);
 });
 
+/** A server that reads a stream. @param windowBytes of its SETTINGS */
+function sending(windowBytes: number) {
+  const { reading, ends } = streamsOf('server', { windowBytes });
+  reading.read(Buffer.concat([PREFACE, HELLO, open(1)]));
+  const send = (bytes: number, end = false) =>
+    reading.read(Buffer.concat([dataHead(1, bytes, end), Buffer.alloc(bytes)]));
+  return { reading, ends, send };
+}
+
+test('until our SETTINGS are acknowledged, a stream has the window that it begins with (RFC 9113 section 6.9.2)', () => {
+  const { send, ends } = sending(4096);
+  send(16_384);
+  send(32_768);
+  send(16_383);
+  assert.deepEqual(ends, []);
+  send(1);
+  assert.deepEqual(ends, [[1, ErrorCode.FLOW_CONTROL_ERROR]]);
+});
+
+test('once they are, it has ours, and what came before counts', () => {
+  const { reading, send, ends } = sending(4096);
+  send(4000);
+  reading.read(SETTINGS_ACK);
+  send(96);
+  assert.deepEqual(ends, []);
+  send(1);
+  assert.deepEqual(ends, [[1, ErrorCode.FLOW_CONTROL_ERROR]]);
+});
+
+test('a stream that has sent more than our window ends with an empty frame', () => {
+  const { reading, send, ends } = sending(4096);
+  send(10_000);
+  reading.read(SETTINGS_ACK);
+  send(0, true);
+  assert.deepEqual(ends, [[1, 'remote']]);
+});
+
 test('a PING is told from the answer to one', () => {
   const { reading, pings, counts } = streamsOf('client');
   reading.read(HELLO);

@@ -337,7 +337,11 @@ export class Reading implements FrameHandler {
     this.#output.floods.came(type);
     switch (type) {
       case FrameType.SETTINGS:
-        if (!(flags & Flag.ACK)) this.#onSettings(payload);
+        if (flags & Flag.ACK) this.#streams.ahead = 0;
+        else {
+          this.#streams.adopt(readSettings(payload));
+          this.#sink.onSettings();
+        }
         break;
       case FrameType.PING:
         if (flags & Flag.ACK) this.#sink.onPong();
@@ -370,11 +374,6 @@ export class Reading implements FrameHandler {
       if (error instanceof HeadTooLong) this.#streams.answerLong(id);
       throw error;
     }
-  }
-
-  #onSettings(payload: Buffer): void {
-    this.#streams.adopt(readSettings(payload));
-    this.#sink.onSettings();
   }
 
   #onGoaway(payload: Buffer): void {

@@ -7,6 +7,7 @@ import {
   FrameType,
   MAX_WINDOW,
   PREFACE,
+  SETTINGS_ACK,
   settingsFrame,
   windowUpdateFrame,
 } from './frames.ts';
@@ -149,7 +150,7 @@ describe('streams', () => {
   const resetting: [what: string, frames: Buffer[], code: number][] = [
     ['a window update with an increment of 0', [windowUpdateFrame(1, 0)], ErrorCode.PROTOCOL_ERROR],
     ['a window beyond 2^31 - 1', [windowUpdateFrame(1, MAX_WINDOW)], ErrorCode.FLOW_CONTROL_ERROR],
-    ['more than its window', [data(1, 1025)], ErrorCode.FLOW_CONTROL_ERROR],
+    ['more than its window', [SETTINGS_ACK, data(1, 1025)], ErrorCode.FLOW_CONTROL_ERROR],
     ['DATA behind its end', [dataHead(1, 0, true), data(1, 1)], ErrorCode.STREAM_CLOSED],
   ];
 
@@ -356,7 +357,7 @@ describe('stream windows', () => {
 
   test('more padding than its window resets a stream', async () => {
     const { open, sent } = streamsOf('server', { windowBytes: 1024 });
-    open(1).receiveData(NOTHING, 1025, false);
+    open(1).receiveData(NOTHING, 65_536, false);
     assert.deepEqual(await sent(), [[RST_STREAM, 1, ErrorCode.FLOW_CONTROL_ERROR]]);
   });
 
