@@ -128,6 +128,7 @@ test('what the member says of itself and does is the RPC, in JSON', async () => 
     ...{ sessionId: 's1', tenant: 'default', agentId: 'a', hubId: 'h', protocol: 1, remote: '10.0.0.1:5000' },
     ...{ sinceMs: 2 ** 50, draining: false, quarantined: false, quarantineReason: '', tunnels: 0 },
     drainingSinceMs: 0,
+    suspected: false,
     certificateEndsMs: 0,
     identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
   });
