@@ -26,3 +26,4 @@ export {
   type Result,
   reportOf,
 } from './result.ts';
+export { sessionsIn, stateOfSessions } from './sessions.ts';

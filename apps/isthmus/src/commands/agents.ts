@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { stateOfSessions } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
@@ -108,11 +109,9 @@ export function agentsOf(sessions: readonly SessionView[]) {
   });
 }
 
-/** Of an agent, by its sessions; of a session by itself. `suspect`: dials go there only if they have no other way. */
-function stateOf(sessions: readonly SessionView[]): 'ready' | 'draining' | 'suspect' | 'quarantined' {
-  if (sessions.some(({ quarantined }) => quarantined !== undefined)) return 'quarantined';
-  if (!sessions.every(({ draining, suspected }) => draining || suspected)) return 'ready';
-  return sessions.some(({ suspected }) => suspected) ? 'suspect' : 'draining';
+/** A session in quarantine has the reason, which may be empty. */
+function stateOf(sessions: readonly SessionView[]) {
+  return stateOfSessions(sessions.map((each) => ({ ...each, quarantined: each.quarantined !== undefined })));
 }
 
 const COLUMNS: readonly ListColumn<AgentView>[] = [

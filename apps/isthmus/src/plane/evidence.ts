@@ -1,4 +1,13 @@
-import { agentName, type Evidence, findingsIn, judge, middleOf, servedBy, type Witness } from '@isthmus/findings';
+import {
+  agentName,
+  type Evidence,
+  findingsIn,
+  judge,
+  middleOf,
+  servedBy,
+  sessionsIn,
+  type Witness,
+} from '@isthmus/findings';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Semaphore } from '@isthmus/runtime';
 import { ISTHMUS } from '../defaults.ts';
@@ -13,24 +22,17 @@ export function sessionViews(sessions: readonly TimedSession[]): SessionView[] {
   return sessions.map(sessionView).sort(byAgent);
 }
 
-/** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway does that reaches it. */
+/** Returns each session of the plane once. */
 export async function sessionsOf(
   plane: Plane,
   tenant: string,
 ): Promise<{ sessions: TimedSession[]; unanswered: readonly Unanswered[] }> {
-  const asked = await plane.ask('listSessions', { tenant }, { roles: ['hub', 'gateway'] });
-  const found = new Map<string, TimedSession>();
-  for (const { sessions, nowMs } of asked.answers.map(({ value }) => value)) {
-    for (const session of sessions) {
-      const known = found.get(session.sessionId);
-      if (!known || (known.protocol === UNKNOWN && (session.protocol !== UNKNOWN || known.suspected)))
-        found.set(session.sessionId, { ...session, nowMs });
-    }
-  }
-  return { sessions: [...found.values()], unanswered: asked.unanswered };
+  const { answers, unanswered } = await plane.ask('listSessions', { tenant }, { roles: ['hub', 'gateway'] });
+  const told = answers.map(({ member: { id }, value: { sessions, nowMs } }) => {
+    return { id, sessions: sessions.map((session) => ({ ...session, nowMs })) };
+  });
+  return { sessions: sessionsIn(told), unanswered };
 }
-
-const UNKNOWN = adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED;
 
 const PROTOCOLS = namesOf(adminApi.LinkProtocol, 'LINK_PROTOCOL');
 

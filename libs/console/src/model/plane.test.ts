@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { aHub, aList, aLoss, aSession, aStatus } from '@isthmus/findings/testing';
 import { Admission, Role } from '@isthmus/proto/admin-enums';
 import type { Hub } from '../rpc.ts';
 import { aMember, aPlane } from '../testing.ts';
 import { lostOf } from './findings.ts';
-import { agentsOf, groupsOf, healthOf, hrefOf, tenantsOf } from './plane.ts';
+import { agentsOf, groupsOf, healthOf, hrefOf, lookAt, NOTHING, tenantsOf } from './plane.ts';
 
 const down = [aHub('h1', { link: 3 }), aHub('h2')];
 
@@ -141,4 +141,37 @@ test('a tenant says where it comes from, and what is wrong with it comes first',
     { tenant: 'acme-prod', from: 'Cluster acme/prod', agents: 2, wrong: wrong.message },
     { tenant: 'beta', from: 'beta.yaml', agents: 0, wrong: '' },
   ]);
+});
+
+/** A plane whose page looks at it: what each member says of sessions, by its id. */
+function sessionsSaid(context: TestContext, said: Readonly<Record<string, readonly ReturnType<typeof aSession>[]>>) {
+  const hubs = [aHub('h1'), aHub('h2')];
+  context.mock.method(globalThis, 'fetch', async (_: string, { body }: { readonly body: string }) => {
+    const { method, members = Object.keys(said) } = JSON.parse(body) as { method: string; members?: string[] };
+    const answers = (id: string) => ({
+      ...{ GetStatus: aStatus({ memberId: id }), ListMembers: aList({ hubs }), ListQuarantined: { agents: [] } },
+      ...{ ListTenants: { configured: false, tenants: [], problems: [] }, ListSessions: { sessions: said[id] } },
+    });
+    const lines = (members.length === 0 ? ['g1'] : members).map((id) => {
+      const roles = [id.startsWith('g') ? 'gateway' : 'hub'];
+      const answer = (answers(id) as Readonly<Record<string, object>>)[method];
+      return `${JSON.stringify({ member: { id, roles, address: '', version: '', zone: '' }, answer })}\n`;
+    });
+    return new Response(lines.join(''));
+  });
+}
+
+test("an agent's state is its hub's word: a gateway's copy is older", async (context) => {
+  const silent = aSession({ agentId: 'silent', draining: true });
+  const there = aSession({ hubId: 'h2', agentId: 'there' });
+  const copies = [silent, aSession({ agentId: 'ended', draining: true }), there];
+  sessionsSaid(context, { g1: copies, h1: [{ ...silent, suspected: true }] });
+  const { sessions, hubs } = await lookAt(NOTHING, 'g1', true);
+  assert.deepEqual(
+    agentsOf(sessions, hubs).map(({ id, state }) => [id, state]),
+    [
+      ['silent', 'suspect'],
+      ['there', 'thin'],
+    ],
+  );
 });

@@ -1,4 +1,4 @@
-import { cutOff, type Loss, reachedBy, type Witness } from '@isthmus/findings';
+import { cutOff, type Loss, reachedBy, sessionsIn, stateOfSessions, type Witness } from '@isthmus/findings';
 import { Admission } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import { askAll, askOne, type Hub, type Quarantined, reasonOf, type Session, type Told } from '../rpc.ts';
@@ -106,7 +106,7 @@ export async function lookAt(before: Plane, self: string, all: boolean): Promise
     });
     members.sort((a, b) => compare(a.id, b.id));
     const hubs = answerOf(lists, self)?.hubs ?? before.hubs;
-    const sessions = all ? await sessionsOf(members) : before.sessions;
+    const sessions = all ? await sessionsOf(members, hubs) : before.sessions;
     return { members, hubs, quarantined: quarantined.agents, sessions, fault: '', at: Date.now() };
   } catch (error) {
     return { ...before, fault: reasonOf(error) };
@@ -117,17 +117,14 @@ function answerOf<T>(told: readonly Told<T>[], id: string): T | undefined {
   return told.find(({ member }) => member.id === id)?.answer;
 }
 
-/** A gateway knows the sessions of all hubs; a hub without one knows its own. */
-async function sessionsOf(members: readonly Seen[]): Promise<Session[]> {
-  const [from] = gatewaysOf({ members });
-  const asked = from ? [from] : members.filter(({ status }) => status !== undefined);
-  const told = await askAll(
-    asked.map(({ id }) => id),
-    'ListSessions',
-    {},
-  );
-  const sessions = told.flatMap(({ answer }) => answer?.sessions ?? []);
-  return [...new Map(sessions.map((session) => [session.sessionId, session])).values()];
+/** Asks hubs; a gateway too if one of them does not answer, because gateways know the sessions of all. */
+async function sessionsOf(members: readonly Seen[], hubs: readonly Hub[]): Promise<Session[]> {
+  const answering = members.filter(({ status }) => status !== undefined);
+  const said = answering.filter(({ id }) => hubs.some(({ hubId }) => hubId === id));
+  const asked = [...said, ...(said.length < hubs.length ? gatewaysOf({ members }).slice(0, 1) : [])];
+  const ids = new Set((asked.length > 0 ? asked : answering).map(({ id }) => id));
+  const told = await askAll([...ids], 'ListSessions', {});
+  return sessionsIn(told.flatMap(({ member: { id }, answer }) => (answer ? [{ id, sessions: answer.sessions }] : [])));
 }
 
 /**
@@ -177,9 +174,8 @@ export function agentsOf(sessions: readonly Session[], hubs: readonly Hub[], los
 }
 
 function stateOf(sessions: readonly Session[], hubs: number): AgentState {
-  if (sessions.some(({ quarantined }) => quarantined)) return 'quarantined';
-  if (sessions.every(({ draining, suspected }) => draining || suspected))
-    return sessions.some(({ suspected }) => suspected) ? 'suspect' : 'draining';
+  const state = stateOfSessions(sessions);
+  if (state !== 'ready') return state;
   return hubs > 1 && new Set(sessions.map(({ hubId }) => hubId)).size === 1 ? 'thin' : 'ok';
 }
 
