@@ -90,13 +90,8 @@ export const TUNNEL = {
    * Only busy ones need so long.
    */
   togetherMs: 500,
-  /** What the death of a process closes, its peers notice within this time, unless they are busy. */
+  /** What the death of a process closes, its peers notice within this time, unless they are busy: its tunnels then end at once. */
   sameMomentMs: 100,
-  /**
-   * How long a process whose connections ended in the same moment may take to come back before it counts as dead: a handshake, and the registry's
-   * word of it. A firewall that forgot its connections ends them so. Both ends of its tunnels hear of a death within 100 ms.
-   */
-  reconnectMs: 30,
   /**
    * How long a process whose connections ended within `togetherMs`, and not in the same moment, may take to come back before it counts as dead. One
    * that lives connects again at once: that takes a handshake, and the registry's word of it.

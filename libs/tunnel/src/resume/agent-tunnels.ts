@@ -35,8 +35,6 @@ export class AgentTunnel extends Half {
   #attaches: TokenBucket | undefined;
   /** The number of the last attach. */
   #number = 0;
-  /** When it was last attached. */
-  attachedAt = Number.NEGATIVE_INFINITY;
 
   constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentTunnel) => void) {
     super(halves);
@@ -83,7 +81,6 @@ export class AgentTunnel extends Half {
   attach(request: AttachPosition, accept: (answer: AttachAnswer) => Carrier): void {
     this.#check(request);
     this.#number = request.number;
-    this.attachedAt = this.halves.clock.now();
     const { position, state } = this;
     const carrier = accept({ ...position, from: this.outgoing.next(request.received) });
     this.adopt(carrier, request, position.received);
@@ -124,9 +121,7 @@ export class AgentTunnels {
 
   constructor(options: ResumeOptions, clock: Clock = systemClock) {
     this.#halves = halvesOf(options, clock);
-    this.#gateways = new GatewayProcesses(clock, (gateway, afterMs, goneFrom) =>
-      clock.after(afterMs, () => this.#endOf(gateway, goneFrom)),
-    );
+    this.#gateways = new GatewayProcesses(clock, (gateway, afterMs) => this.#endOf(gateway, afterMs));
   }
 
   get size(): number {
@@ -166,12 +161,13 @@ export class AgentTunnels {
     return tunnel;
   }
 
-  /** Ends the tunnels of a gateway, unless it is back: then it has attached some since it lost the first of its connections. */
-  #endOf(gateway: string, goneFrom: number): void {
-    const tunnels = [...this.#tunnels.values()].filter(({ gatewayInstance }) => gatewayInstance === gateway);
-    if (tunnels.some(({ attached, attachedAt }) => attached && attachedAt > goneFrom)) return;
+  #endOf(gateway: string, afterMs: number): void {
     const reason = new SessionLost('the gateway has closed all its connections', { by: 'gateway' });
-    for (const tunnel of tunnels) tunnel.abort(reason);
+    for (const tunnel of [...this.#tunnels.values()]) {
+      if (tunnel.gatewayInstance !== gateway) continue;
+      if (afterMs === 0) tunnel.abort(reason);
+      else if (!tunnel.attached) tunnel.expireAfter(afterMs, reason);
+    }
   }
 
   /**

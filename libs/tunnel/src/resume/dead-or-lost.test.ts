@@ -47,21 +47,16 @@ function agent(...sessions: string[]) {
     loses: (sessionId: string) => agent.lost(sessionId),
     comes: (sessionId: string, instance?: string) => known.open(sessionId, instance),
     end: () => agent.endAfter(LOSS)?.message,
-    deadIn: () => agent.deadIn,
   };
 }
 
-test('an agent that closes all its sessions in the same moment is dead if it is not back at once', () => {
-  const { time, known, hangsUp, end, deadIn } = agent('s1', 's2', 's3');
+test('an agent that closes all its sessions in the same moment is dead', () => {
+  const { time, known, hangsUp, end } = agent('s1', 's2', 's3');
   hangsUp('s1');
   hangsUp('s2');
   time.ms += 100;
-  assert.deepEqual([end(), deadIn()], [undefined, undefined]);
-  hangsUp('s3');
-  assert.deepEqual([end(), deadIn()], [undefined, 30]);
-  time.ms += 29;
   assert.equal(end(), undefined);
-  time.ms += 1;
+  hangsUp('s3');
   assert.equal(end(), 'agent a has closed all its connections');
   assert.equal(known.size, 0);
   time.ms += 10_000;
@@ -69,10 +64,9 @@ test('an agent that closes all its sessions in the same moment is dead if it is 
 });
 
 test('it is dead if it closed one in the moment in which the others were lost', () => {
-  const { time, hangsUp, loses, end } = agent('s1', 's2');
+  const { hangsUp, loses, end } = agent('s1', 's2');
   loses('s1');
   hangsUp('s2');
-  time.ms += 30;
   assert.equal(end(), 'agent a has closed all its connections');
 });
 
@@ -112,12 +106,10 @@ test('one that lost all its sessions soon after each other has a moment to come 
 });
 
 test('it lives if it comes back', () => {
-  const { time, hangsUp, comes, end } = agent('s1', 's2');
+  const { hangsUp, comes, end } = agent('s1', 's2');
   hangsUp('s1');
   hangsUp('s2');
-  time.ms += 29;
   comes('s1');
-  time.ms += 10_000;
   assert.equal(end(), undefined);
 });
 
@@ -142,7 +134,7 @@ function watching(...names: string[]) {
   const time = { ms: 0 };
   const dead: string[] = [];
   const gateways = new GatewayProcesses({ now: () => time.ms }, (gateway, afterMs) => {
-    dead.push(`${gateway} after ${afterMs} ms`);
+    dead.push(afterMs === 0 ? gateway : `${gateway} after ${afterMs} ms`);
   });
   const links = new Map(names.map((name) => [name, {}]));
   for (const link of links.values()) gateways.came(link);
@@ -163,7 +155,7 @@ test('a gateway is dead once every hub says that it hung up', () => {
   report('h3', 'g2');
   assert.deepEqual(dead, []);
   report('h3');
-  assert.deepEqual(dead, ['g1 after 30 ms']);
+  assert.deepEqual(dead, ['g1']);
 });
 
 test('it may live if only one hub can say so', () => {
@@ -179,7 +171,7 @@ test('it may live if it hung up on one hub long before the other', () => {
   report('h2');
   assert.deepEqual(dead, []);
   report('h1');
-  assert.deepEqual(dead, ['g1 after 30 ms']);
+  assert.deepEqual(dead, ['g1']);
 });
 
 test('one that hung up on its hubs soon after each other has a moment to come back', () => {
@@ -196,7 +188,7 @@ test('a server that was gateway and hub counts by the link that went with it', (
   went('own');
   assert.deepEqual(dead, []);
   report('own');
-  assert.deepEqual(dead, ['g1 after 30 ms']);
+  assert.deepEqual(dead, ['g1']);
 });
 
 test('it may live if all its connections were reset on the way', () => {
@@ -211,7 +203,7 @@ test('it is dead if it closed one, whatever became of the others', () => {
   report('h1', 'g1', true);
   report('h2');
   report('h3', 'g1', true);
-  assert.deepEqual(dead, ['g1 after 30 ms']);
+  assert.deepEqual(dead, ['g1']);
 });
 
 test('a half waits less long if the other one seems to have closed its connection, and never longer than it may', () => {

@@ -5,8 +5,8 @@ import type { AgentSession, AgentSessions, ProcessName } from '../sessions.ts';
 
 /*
  * Whether the process at a tunnel's far end is dead, or only a connection to it is lost. A process that dies closes all its connections at
- * the same moment. A process that is alive loses one connection, or loses several that it did not close itself. If it loses all, it is back
- * at once: a firewall that forgot its connections, or a proxy that was restarted, looks like its death until then.
+ * the same moment. A process that is alive loses one connection, or loses several that it did not close itself. If it loses all soon after
+ * each other, it is back at once.
  */
 
 const NEVER = Number.NEGATIVE_INFINITY;
@@ -21,7 +21,7 @@ const NEVER = Number.NEGATIVE_INFINITY;
 function deadAfter(goneAt: number, severalUntil: number, hungUpAt: number): number | undefined {
   const earlier = Math.min(severalUntil, hungUpAt);
   if (!areTogether(goneAt, earlier)) return undefined;
-  return goneAt - earlier <= TUNNEL.sameMomentMs ? TUNNEL.reconnectMs : TUNNEL.backAtOnceMs;
+  return goneAt - earlier <= TUNNEL.sameMomentMs ? 0 : TUNNEL.backAtOnceMs;
 }
 
 /** Whether something happened in the moment of a loss, or after it. */
@@ -106,21 +106,13 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
 
   /** Returns why a tunnel should not wait for this process after a loss, or undefined while it may come back. */
   endAfter(loss: Error): Error | undefined {
-    const deadIn = this.deadIn;
-    if (deadIn === undefined || deadIn > 0) return undefined;
-    const what = this.#hasRestarted ? 'has restarted' : 'has closed all its connections';
+    const goneAt = this.sessions().length > 0 ? undefined : this.#goneAt;
+    if (goneAt === undefined) return undefined;
+    const restarted = areTogether(goneAt, this.#otherAt);
+    const ms = restarted ? 0 : deadAfter(goneAt, this.#severalUntil, this.#hungUpAt);
+    if (ms === undefined || this.#clock.now() < goneAt + ms) return undefined;
+    const what = restarted ? 'has restarted' : 'has closed all its connections';
     return new SessionLost(`agent ${this.name.agentId} ${what}`, { by: 'agent', cause: loss });
-  }
-
-  /** In how many milliseconds it counts as dead if it is not back; 0 or less if it does. Undefined while it may live. */
-  get deadIn(): number | undefined {
-    if (this.sessions().length > 0 || this.#goneAt === undefined) return undefined;
-    const ms = this.#hasRestarted ? 0 : deadAfter(this.#goneAt, this.#severalUntil, this.#hungUpAt);
-    return ms === undefined ? undefined : this.#goneAt + ms - this.#clock.now();
-  }
-
-  get #hasRestarted(): boolean {
-    return this.#goneAt !== undefined && areTogether(this.#goneAt, this.#otherAt);
   }
 }
 
@@ -140,16 +132,13 @@ interface Report {
 /** The processes of gateways, seen from an agent. Their connections are those that the agent's hubs report as lost. */
 export class GatewayProcesses {
   readonly #clock: Pick<Clock, 'now'>;
-  readonly #dead: (gateway: string, afterMs: number, goneFrom: number) => void;
+  readonly #dead: (gateway: string, afterMs: number) => void;
   readonly #links = new Set<object>();
   /** By gateway: what hubs have reported, by the link to each. */
   readonly #reports = new Map<string, Map<object, Report>>();
 
-  /**
-   * @param dead called for each gateway that counts as dead if it is not back so many milliseconds later, with the time when it lost the first of its
-   * connections
-   */
-  constructor(clock: Pick<Clock, 'now'>, dead: (gateway: string, afterMs: number, goneFrom: number) => void) {
+  /** @param dead called for each gateway that counts as dead if it is not back so many milliseconds later */
+  constructor(clock: Pick<Clock, 'now'>, dead: (gateway: string, afterMs: number) => void) {
     this.#clock = clock;
     this.#dead = dead;
   }
@@ -175,7 +164,7 @@ export class GatewayProcesses {
     const ms = deadAfter(now, Math.max(NEVER, ...others), Math.max(NEVER, ...hungUp));
     if (ms === undefined) return;
     this.#reports.delete(gateway);
-    this.#dead(gateway, ms, Math.min(now, ...others));
+    this.#dead(gateway, ms);
   }
 
   #forget(now: number): void {

@@ -307,10 +307,8 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   /** @param final why no other attach can succeed, if the agent has said so */
   #failed({ number }: AttachPosition, error: Error, final = this.#agentGone()): void {
     this.attachFailed(number, final ?? error, final !== undefined);
-    if (final) return;
-    // The move failed, and may succeed later. Or the agent will count as dead.
-    const checkIn = this.attached ? TUNNEL.moveAgainMs : this.#process.deadIn;
-    if (checkIn !== undefined) this.#cancelCheck ??= this.#clock.after(checkIn, () => this.checkSession());
+    // The move failed. It may succeed later.
+    if (this.attached) this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
   }
 
   /** Returns why the agent will not come back, or undefined while it may. */
