@@ -1,6 +1,6 @@
 import type { AttemptKind, AttemptRecord, DialOutcome, Role } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
-import type { Count, Families, Series } from './families.ts';
+import type { Count, Durations, Families, Series } from './families.ts';
 
 /** In seconds: from a dial within one process to one that never gets an answer. */
 const DIAL_BUCKETS = [
@@ -30,8 +30,11 @@ export function dialMetrics(families: Families, role: Role, keptAfter = Infinity
     DIAL_BUCKETS,
     ['phase', 'outcome'],
   );
+  const seen: Partial<Record<`${Phase} ${Outcome}`, Durations>> = {};
   const observe = (phase: Phase, outcome: Outcome, ms?: number, traceparent?: string, kept?: boolean) => {
-    if (ms !== undefined) latencies.of({ phase, outcome }).observe(ms / 1000, traceparent, kept);
+    if (ms === undefined) return;
+    seen[`${phase} ${outcome}`] ??= latencies.of({ phase, outcome });
+    seen[`${phase} ${outcome}`]?.observe(ms / 1000, traceparent, kept);
   };
   const errors = families.counters(
     'dial_errors_total',
