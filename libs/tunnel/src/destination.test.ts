@@ -64,6 +64,9 @@ const CASES: readonly [address: string, port: number, by: Prohibition | undefine
   ['fe80::1%eth0', 80, 'link-local'],
   ['febf::1', 80, 'link-local'],
   ['fec0::1', 80, undefined],
+  ['169.254.1.1%eth0', 80, 'link-local'],
+  ['127.0.0.1%eth0', 8094, 'own-ports'],
+  ['169.254.169.254%eth0', 80, 'metadata'],
   ['169.254.169.254', 80, 'metadata'],
   ['64:ff9b::a9fe:a9fe', 80, 'metadata'],
   ['::a9fe:a9fe', 80, 'metadata'],
@@ -105,6 +108,7 @@ test('all of loopback is prohibited where its name does not lift that', () => {
   const loopbacks = [
     '127.0.0.1',
     '127.255.0.1',
+    '127.0.0.1%eth0',
     '0.0.0.0',
     '::',
     '::1',

@@ -114,8 +114,9 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
 
 /** Returns the one spelling of an address, without its zone: an IPv4 address, also one that an IPv6 address embeds, or 32 hexadecimal digits. */
 function plain(text: string): string {
-  if (isIP(text) === 4) return text;
-  const digits = addressBytes(text.replace(/%.*$/, ''))?.toString('hex');
+  const address = text.replace(/%.*$/, '');
+  if (isIP(address) === 4) return address;
+  const digits = addressBytes(address)?.toString('hex');
   if (digits === undefined) throw new Error(`${JSON.stringify(text)} is no address`);
   // `::` and `::1` look IPv4-compatible, but belong to IPv6.
   const { last, second } = (!digits.startsWith('0'.repeat(30)) && CARRIES_IPV4.exec(digits)?.groups) || {};
