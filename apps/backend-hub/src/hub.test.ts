@@ -220,7 +220,7 @@ test('a hub that drains with a tunnel answers questions until it closes, and has
   const end = endOf(destination);
   const dial: Dial = async () => ({ end, agentId: 'a1', sessionId: '', hubId: '', timing: {} });
   await agentOf(running.agentAddress, dial);
-  links.sync([{ hubId: 'h1', peerAddress: running.peerAddress, incarnation: 1 }]);
+  links.sync([{ hubId: 'h1', peerAddress: running.peerAddress, incarnation: 1, draining: false }]);
   await until(() => links.link('h1') !== undefined);
   const [session] = await until(() => (running.sessions.size === 1 ? [...running.sessions.list()] : undefined));
   const request = { id: '0000000000000001', tenant: 'default', session: session?.sessionId ?? '' };

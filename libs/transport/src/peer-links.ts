@@ -17,6 +17,8 @@ interface KnownHub {
   readonly peerAddress: string;
   /** Names its process. */
   readonly incarnation: number;
+  /** Whether it drains: it takes no new links. */
+  readonly draining: boolean;
 }
 
 /** No file, that of a dead process, or a full queue. */
@@ -37,7 +39,7 @@ export interface PeerLinksOptions {
 
 /**
  * A gateway's links to hubs: one to each hub in the registry, opened before the first dial needs it, and reopened when it is lost for
- * as long as the hub is in the registry.
+ * as long as the hub is in the registry and does not drain.
  */
 export class PeerLinks {
   readonly #options: PeerLinksOptions;
@@ -54,7 +56,7 @@ export class PeerLinks {
    */
   get ready(): boolean {
     const peers = [...this.#peers.values()];
-    this.#met ||= peers.length > 0 && peers.every(({ kept }) => kept.link ?? kept.failure);
+    this.#met ||= peers.length > 0 && peers.every(({ kept, hub }) => kept.link ?? kept.failure ?? hub.draining);
     return this.#met && peers.some(({ usable }) => usable);
   }
 
@@ -63,7 +65,7 @@ export class PeerLinks {
     const wanted = new Map([...hubs].filter((hub) => hub.peerAddress !== '').map((hub) => [hub.hubId, hub]));
     for (const [hubId, peer] of this.#peers) {
       const hub = wanted.get(hubId);
-      if (hub?.peerAddress === peer.hub.peerAddress && hub.incarnation === peer.hub.incarnation) continue;
+      if (hub && peer.update(hub)) continue;
       peer.close();
       this.#peers.delete(hubId);
     }
@@ -101,7 +103,7 @@ export class PeerLinks {
 
 /** A hub in the registry, and the gateway's connections to it: the link, and one on which the hub dials API servers. */
 class Peer {
-  readonly hub: KnownHub;
+  hub: KnownHub;
   readonly kept: KeptLink<LinkClient>;
   readonly #served: KeptLink<LinkServer> | undefined;
   readonly #options: PeerLinksOptions;
@@ -117,15 +119,15 @@ class Peer {
     const mostPauseMs = TRANSPORT.hubLinkAgainMostMs;
     this.kept = new KeptLink({
       mostPauseMs,
-      open: (signal) => this.#connect(signal),
+      open: (signal) => this.#unlessDraining(signal, () => this.#connect(signal)),
       opened: () => events.emit('peer:open', hubId, this.#at),
       lost: (reason) => this.#lost(reason),
-      failed: (error) => events.emit('peer:failure', hubId, this.#at, error),
+      failed: (error) => this.hub.draining || events.emit('peer:failure', hubId, this.#at, error),
     });
     if (!apiServers || !member) return;
     this.#served = new KeptLink({
       mostPauseMs,
-      open: (signal) => this.#serve(apiServers, member.id, signal),
+      open: (signal) => this.#unlessDraining(signal, () => this.#serve(apiServers, member.id, signal)),
       // A hub that is not there fails its usual link, too, which says so.
       failed: (error, again) =>
         again || (error instanceof LinkRefused && events.emit('refused', 'peers', `hub ${hubId}`, error)),
@@ -136,6 +138,15 @@ class Peer {
   get usable(): LinkClient | undefined {
     const { link } = this.kept;
     return link?.usable && !link.leaves ? link : undefined;
+  }
+
+  /** Goes on with a newer record. Returns false if that is for another Peer: of another address, or of the process after one that leaves. */
+  update(hub: KnownHub): boolean {
+    const stays = this.usable && !this.hub.draining;
+    if (hub.peerAddress !== this.hub.peerAddress) return false;
+    if (hub.incarnation !== this.hub.incarnation && !stays) return false;
+    this.hub = hub;
+    return true;
   }
 
   /** Lets go of the hub: its tunnels may end, and another Peer may take its id. */
@@ -151,6 +162,13 @@ class Peer {
 
   #lost({ message }: Error): void {
     this.#options.events.emit('peer:close', this.hub.hubId, this.#at, message);
+  }
+
+  /** The process of a hub that drains takes no more links, so it is left alone until another Peer has the hub, or nobody. */
+  async #unlessDraining<Opened>(signal: AbortSignal, open: () => Promise<Opened>): Promise<Opened> {
+    if (this.hub.draining) await once(signal, 'abort');
+    signal.throwIfAborted();
+    return open();
   }
 
   async #connect(signal: AbortSignal): Promise<LinkClient> {

@@ -6,7 +6,7 @@ import net, { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { setImmediate as tick } from 'node:timers/promises';
+import { setTimeout as sleep, setImmediate as tick } from 'node:timers/promises';
 import { createServer } from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { changed, until } from '@isthmus/runtime/testing';
@@ -34,7 +34,7 @@ test('a gateway whose files cannot be read leaves no connection at a hub', async
   const failed = new Promise<Error>(
     (resolve) => void events.once('peer:failure', (_hub, _at, error) => resolve(error)),
   );
-  links.sync([{ hubId: 'h1', peerAddress: `127.0.0.1:${port}`, incarnation: 1 }]);
+  links.sync([{ hubId: 'h1', peerAddress: `127.0.0.1:${port}`, incarnation: 1, draining: false }]);
   assert.match((await failed).message, /not.there\.pem/);
   // Connections are accepted in their order.
   const last = net.connect(port, '127.0.0.1');
@@ -56,12 +56,14 @@ async function gateway(context: TestContext) {
   events.on('peer:failure', (hubId, _address, { message }) => void said.push(`${hubId}: ${message}`));
   const links = new PeerLinks({ tls: { ...own, ca: authority.cert }, events });
   context.after(() => links.close());
-  const goTo = (peerAddress: string, incarnation = 1) => links.sync([{ hubId: 'h1', peerAddress, incarnation }]);
+  const goTo = (peerAddress: string, incarnation = 1, draining = false) =>
+    links.sync([{ hubId: 'h1', peerAddress, incarnation, draining }]);
   /** A hub whose dials have no answer. */
-  const serve = async (hubId = 'h1') => {
+  const serve = async (hubId = 'h1', address = '127.0.0.1:0') => {
     const never = () => new Promise<never>(() => {});
     const tls = { ...hub, ca: authority.cert };
-    const options = { host: '127.0.0.1', port: 0, tls, hubId, dial: never, attach: never, events: planeEvents() };
+    const port = Number(address.split(':')[1]);
+    const options = { host: '127.0.0.1', port, tls, hubId, dial: never, attach: never, events: planeEvents() };
     const answer: Ask = async function* () {
       yield hubId;
     };
@@ -142,14 +144,62 @@ test('a hub that drains gets no more dials over the links that it has, and answe
 
 test('a gateway has a link to the next process of a hub while that of the last one is still open', async (context) => {
   const { links, goTo, said, serve } = await gateway(context);
-  const { address, close } = await serve();
+  const { address, drain, close } = await serve();
   goTo(address);
   await until(() => links.ready);
   const refused = refusedInTheEnd(links);
+  drain();
+  await until(() => !links.ready, 'the drain');
+  await serve('h1', address);
   goTo(address, 2);
   await until(() => said.length === 3, 'the end of the link, and another');
   assert.deepEqual(said, [`h1 at ${address}: open`, `h1 at ${address}: closed`, `h1 at ${address}: open`]);
   assert.equal(links.ready, true);
   await close();
   await refused;
+});
+
+test('a gateway keeps its link to a hub that has started again, once the registry says so', async (context) => {
+  const { links, goTo, said, serve } = await gateway(context);
+  const { address, close } = await serve();
+  goTo(address);
+  await until(() => links.ready);
+  await close();
+  await until(() => !links.ready, 'the end of the link');
+  await serve('h1', address);
+  await until(() => links.ready, 'another link');
+  const before = [...said];
+  goTo(address, 2);
+  await tick();
+  assert.deepEqual(said, before);
+  assert.equal(links.ready, true);
+});
+
+test('a gateway opens no link to a hub that drains, and one to its next process at once', async (context) => {
+  using _ = changed(TRANSPORT, { linkProvenMs: 0 });
+  const { links, goTo, said, serve } = await gateway(context);
+  const { address, close } = await serve();
+  goTo(address);
+  await until(() => links.ready);
+  goTo(address, 1, true);
+  await close();
+  await until(() => said.length === 2, 'the end of the link');
+  await sleep(100);
+  assert.deepEqual(said, [`h1 at ${address}: open`, `h1 at ${address}: closed`]);
+  await serve('h1', address);
+  goTo(address, 2);
+  await until(() => links.ready, 'a link');
+  assert.deepEqual(said, [`h1 at ${address}: open`, `h1 at ${address}: closed`, `h1 at ${address}: open`]);
+});
+
+test('a gateway that starts while a hub drains does not wait for that', async (context) => {
+  const { links, said, serve } = await gateway(context);
+  const [{ address: peerAddress }, leaving] = [await serve(), await serve('h2')];
+  await leaving.close();
+  links.sync([
+    { hubId: 'h1', peerAddress, incarnation: 1, draining: false },
+    { hubId: 'h2', peerAddress: leaving.address, incarnation: 1, draining: true },
+  ]);
+  await until(() => links.ready, 'a gateway that is ready');
+  assert.deepEqual(said, [`h1 at ${peerAddress}: open`]);
 });

@@ -37,7 +37,7 @@ async function pair(scope: Scope) {
       events.once('peer:open', (_hubId, address) => resolve(address));
       events.once('peer:failure', (_hubId, _address, error) => reject(error));
     });
-    links.sync([{ hubId: 'h', peerAddress, incarnation: 1 }]);
+    links.sync([{ hubId: 'h', peerAddress, incarnation: 1, draining: false }]);
     const address = await within(opened, { what: 'a link, or none' });
     const request = {
       id: '0000000000000001',

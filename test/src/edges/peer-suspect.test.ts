@@ -32,7 +32,7 @@ test(
     const { cert, key } = await authority.peer(['gateway']);
     const links = new PeerLinks({ tls: { cert, key, ca: authority.cert }, socketOf: () => path, events });
     scope.defer(() => links.close());
-    links.sync([{ hubId: 'h', peerAddress: '127.0.0.1:1', incarnation: 1 }]);
+    links.sync([{ hubId: 'h', peerAddress: '127.0.0.1:1', incarnation: 1, draining: false }]);
     assert.match(await within(failed, { what: 'the end of the attempt' }), /silent/);
     assert.deepEqual([...suspects], []);
   }),

@@ -64,7 +64,7 @@ test("on the peers' port each side must prove its role, and an address proves no
         once(events, 'peer:open').then(() => ''),
         once(events, 'peer:failure').then(([, , error]) => (error as Error).message),
       ]);
-      links.sync([{ hubId: 'h', peerAddress: port.address, incarnation: 1 }]);
+      links.sync([{ hubId: 'h', peerAddress: port.address, incarnation: 1, draining: false }]);
       const said = await within(outcome, { what: `${name}: a link, or none` });
       assert.match(said, told ?? /^$/, name);
       assert.equal(links.failure('h')?.error.message ?? '', said, name);
