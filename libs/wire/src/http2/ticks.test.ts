@@ -73,19 +73,14 @@ describe('ends of streams and connections', () => {
 
 const KIB = 1024;
 
-/** Turns that end when the test says so. */
+/** Ticks that end when the test says so. */
 function ticks() {
-  let end = () => {};
-  let readOn = () => {};
-  const readBudget = new ReadBudget(
-    (next) => {
-      end = next;
-    },
-    (next) => {
-      readOn = next;
-    },
-  );
-  return { readBudget, end: () => end(), readOn: () => readOn() };
+  const waiting: (() => void)[] = [];
+  const readBudget = new ReadBudget((act) => void waiting.push(act));
+  const end = () => {
+    for (const act of waiting.splice(0)) act();
+  };
+  return { readBudget, end };
 }
 
 test('a connection with much to read rests once a tick has read 512 KiB, and reads on in the next', () => {
@@ -109,7 +104,7 @@ test('all connections share a tick', () => {
 });
 
 test("connections that rest read on in turns of tenants, and all of a tenant's as much in a tick as one", () => {
-  const { readBudget, end, readOn } = ticks();
+  const { readBudget, end } = ticks();
   const read: string[] = [];
   // Each reads 64 KiB in its turn, and would read on.
   const restAs = (tenant: Readers, name: string) => {
@@ -120,22 +115,47 @@ test("connections that rest read on in turns of tenants, and all of a tenant's a
       readBudget.count(own, 64 * KIB);
       readBudget.rest(own, turn);
     };
-    readBudget.rest(own, turn);
+    turn();
   };
   const loud = new Readers();
   for (let n = 0; n < 40; n++) restAs(loud, `loud ${n}`);
   restAs(new Readers(), 'quiet');
-  readOn();
+  read.length = 0;
+  end();
   assert.equal(read.length, 8, 'no more than 512 KiB');
   assert.equal(read.filter((name) => name === 'quiet').length, 4);
   read.length = 0;
-  for (let tick = 0; tick < 10; tick++) {
-    end();
-    readOn();
-  }
+  for (let tick = 0; tick < 10; tick++) end();
   assert.equal(read.length, 80);
   assert.equal(new Set(read).size, 41, 'each has a turn');
 });
+
+for (const tenants of [1, 8, 40])
+  test(`of 40 sockets of ${tenants} tenants that rest, four are read on in each tick`, () => {
+    const { readBudget, end } = ticks();
+    const groups = Array.from({ length: tenants }, () => new Readers());
+    let readable: (() => void)[] = [];
+    for (let n = 0; n < 40; n++) {
+      const own = new ConnectionReads();
+      own.readers = groups[n % tenants] as Readers;
+      const read = () => {
+        while (!readBudget.count(own, 64 * KIB));
+        readBudget.rest(own, () => {
+          readBudget.expect();
+          readable.push(read);
+        });
+      };
+      readable.push(read);
+    }
+    const each = Array.from({ length: 20 }, () => {
+      const now = readable;
+      readable = [];
+      for (const read of now) read();
+      end();
+      return readable.length;
+    });
+    assert.deepEqual(each, Array(20).fill(4));
+  });
 
 test('a connection with little to read never rests, not even among many of its tenant', () => {
   const { readBudget } = ticks();

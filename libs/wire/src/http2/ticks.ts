@@ -95,34 +95,21 @@ export class ReadBudget {
   #begun = false;
   /** Those with connections that rest. */
   readonly #rounds = new Rounds<Readers>(WIRE.readAtLeastBytes);
-  #scheduled = false;
   readonly #later: (next: () => void) => void;
-  readonly #inTurns: (readOn: () => void) => void;
   readonly #next = () => {
     this.#begun = false;
-    this.#tick++;
     this.#bytes = 0;
+    this.#readOn();
   };
 
-  /** @param inTurns runs the callback later in a tick than `later` does, or in the next */
-  constructor(
-    later: (next: () => void) => void = afterReads,
-    inTurns: (readOn: () => void) => void = (readOn) => void setImmediate(readOn),
-  ) {
+  constructor(later: (next: () => void) => void = setImmediate) {
     this.#later = later;
-    this.#inTurns = inTurns;
   }
 
   /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest */
   count(own: ConnectionReads, bytes: number): boolean {
     const { readers } = own;
-    this.#bytes += bytes;
-    // Most ticks read far less. What they read counts until a tick has begun, so that none reads more than it may.
-    if (!this.#begun && this.#bytes >= WIRE.readATickBytes / 2) {
-      this.#begun = true;
-      this.#tick++;
-      this.#later(this.#next);
-    }
+    this.#add(bytes);
     if (own.tick !== this.#tick) {
       own.tick = this.#tick;
       own.bytes = 0;
@@ -138,33 +125,38 @@ export class ReadBudget {
 
   /** A connection that has rested is read again: this tick has so much less for others. */
   expect(): void {
-    this.#bytes += 2 * WIRE.readAtLeastBytes;
+    this.#add(2 * WIRE.readAtLeastBytes);
   }
 
-  /** Calls back when it is the turn of a connection that rests: in the next tick, or a later one if many do. */
+  /**
+   * Calls back when it is the turn of a connection that rests: in the next tick, or a later one if many do. Only for one that `count` told to rest:
+   * that tick has begun, and its end reads on.
+   */
   rest({ readers }: ConnectionReads, readOn: () => void): void {
     readers.push(readOn);
     this.#rounds.enter(readers);
-    this.#schedule();
   }
 
-  #schedule(): void {
-    if (!this.#scheduled) this.#inTurns(() => this.#readOn());
-    this.#scheduled = true;
+  #add(bytes: number): void {
+    this.#bytes += bytes;
+    // Most ticks read far less. What they read counts until a tick has begun, so that none reads more than it may.
+    if (this.#begun || this.#bytes < WIRE.readATickBytes / 2) return;
+    this.#begun = true;
+    this.#tick++;
+    this.#later(this.#next);
   }
 
+  /** If some are left, the next tick is full, so it has begun. */
   #readOn(): void {
-    this.#scheduled = false;
     let readers = this.#rounds.current;
-    do {
+    while (readers && this.#bytes < WIRE.readATickBytes) {
       const before = this.#bytes;
       // It may rest again.
-      readers?.shift()?.();
-      if (readers?.size === 0) this.#rounds.leave();
+      readers.shift()?.();
+      if (readers.size === 0) this.#rounds.leave();
       else this.#rounds.spend(this.#bytes - before);
       readers = this.#rounds.current;
-    } while (readers && this.#bytes < WIRE.readATickBytes);
-    if (readers) this.#schedule();
+    }
   }
 }
 
