@@ -10,7 +10,6 @@ import {
   dialLog,
   type Established,
   Tunnel,
-  type TunnelInfo,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
@@ -68,12 +67,14 @@ function requestOf(
 /** Waits for the destination's first byte, then closes the tunnel gracefully. It is a normal tunnel, with all its events. */
 async function listen({ events }: RoutingPart, request: DialRequest, established: Established, firstByteMs: number) {
   const { promise, resolve } = Promise.withResolvers<number | TunnelOutcome | undefined>();
-  const heard = ({ dial }: TunnelInfo, ms: number) => dial === request && resolve(ms);
-  events.on('tunnel:first-byte', heard);
+  const opened = performance.now();
   // A caller that sends nothing, and reads on.
   const stream = new Duplex({
     read() {},
-    write: (_chunk, _encoding, taken) => taken(),
+    write(_chunk, _encoding, taken) {
+      resolve(performance.now() - opened);
+      taken();
+    },
     final(done) {
       this.push(null);
       done();
@@ -88,7 +89,6 @@ async function listen({ events }: RoutingPart, request: DialRequest, established
   signal.addEventListener('abort', silent, { once: true });
   const came = await promise;
   clearTimeout(timer);
-  events.off('tunnel:first-byte', heard);
   signal.removeEventListener('abort', silent);
   // The destination sees the end of the stream, not a reset.
   stream.push(null);

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import process from 'node:process';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { Directory, lookups, route, routed, type SessionRecord, type Strategy } from '@isthmus/directory';
@@ -281,6 +282,17 @@ test('a dial waits for a silent destination no longer than asked', async () => {
   await using plane = await gateway({ dial: reached });
   const answer = await plane.admin.dial({ destination: '10.1.2.3:22', firstByteTimeoutMs: 20 });
   assert.deepEqual([answer.firstByteMs, answer.ended], [undefined, '']);
+});
+
+test('dials that wait at once for a first byte warn of no leak', async (context) => {
+  const warned = context.mock.method(process, 'emitWarning', () => {});
+  await using plane = await gateway({ dial: reached });
+  const ask = { destination: '10.1.2.3:22', firstByteTimeoutMs: 20 };
+  await Promise.all(Array.from({ length: 20 }, () => plane.admin.dial(ask)));
+  assert.deepEqual(
+    warned.mock.calls.map(({ arguments: [warning] }) => String(warning)),
+    [],
+  );
 });
 
 test('a dial reports a destination that closes before its first byte', async () => {
