@@ -71,11 +71,13 @@ export class Asker implements Disposable {
     for await (const text of linesOf(pieces, ISTHMUS.answerBytes, tooLong)) yield lineIn(text);
   }
 
-  /** What its clock says, in milliseconds since the epoch, to half a second: whatever it answers has a date. */
+  /** What its clock says, in milliseconds since the epoch, to half a second. @throws Error if its answer has no date, as any of a member has */
   async clock(signal: AbortSignal): Promise<number> {
     const response = await this.#post('{}', signal);
     response.destroy();
-    return Date.parse(response.headers.date ?? '') + 500;
+    const date = Date.parse(response.headers.date ?? '');
+    if (Number.isNaN(date)) throw new Error('its answer has no date: is this its admin port?');
+    return date + 500;
   }
 
   #post(body: string, signal: AbortSignal): Promise<IncomingMessage> {

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
+import { Asker } from './asker.ts';
 import { Plane } from './plane.ts';
 
 describe('an address that is no admin port', () => {
@@ -38,5 +39,20 @@ describe('an address that is no admin port', () => {
     assert.match(await told(404, 'not found'), /there: it does not answer for its plane: this is no admin port/);
     for (const body of ['{"code":5}', '{"message":"x"}', 'null'])
       assert.ok((await told(500, body)).includes(`there: ${body}.`), body);
+  });
+
+  it('has no clock if its answers have no date', async () => {
+    for (const headers of [undefined, { date: 'today' }]) {
+      await using server = createServer((_, response) => {
+        response.sendDate = false;
+        response.writeHead(200, headers).end();
+      });
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      using asker = new Asker(`127.0.0.1:${(server.address() as AddressInfo).port}`);
+      await assert.rejects(
+        asker.clock(AbortSignal.timeout(10_000)),
+        /its answer has no date: is this its admin port\?/,
+      );
+    }
   });
 });
