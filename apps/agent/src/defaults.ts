@@ -78,10 +78,10 @@ export const AGENT = {
   /** How long a hub may take to accept a link for clients of the API server. */
   apiServerLinkMs: 10_000,
   /**
-   * The longest pause before such a link is opened again. Its hub is there, as the session shows, and most likely refuses: each attempt costs it a
-   * handshake, of which it does some 125 a second, and all agents of a tenant may be refused alike.
+   * The longest pause before such a link is opened again after a refusal. Each attempt costs its hub a handshake, of which it does some 125 a
+   * second, and all agents of a tenant may be refused alike.
    */
-  apiServerLinkAgainMostMs: 30_000,
+  apiServerLinkRefusedMostMs: 30_000,
   /** How long the list of the machine's addresses is believed, where a client of the API server comes from. */
   ownAddressesMs: 1000,
   /** How often an agent that drains looks whether another process takes the clients of the API server. */

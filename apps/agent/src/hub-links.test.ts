@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import net, { type AddressInfo } from 'node:net';
-import { afterEach, test } from 'node:test';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import { afterEach, type TestContext, test } from 'node:test';
 import { Backoff } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { TRANSPORT } from '@isthmus/transport';
@@ -14,19 +14,16 @@ afterEach(() => {
   for (const cleanup of cleanups.splice(0).reverse()) cleanup();
 });
 
-test('a hub that refuses an agent the link to its API server is asked ever more rarely', async (t) => {
-  using _ = changed(TRANSPORT, { linkAgainMs: 10 });
+/** An agent's links to a hub's agent port, where `serve` answers. What each pause before another attempt is, goes into `pauses`, in milliseconds. */
+async function follow(t: TestContext, serve: (socket: Socket) => void) {
   const pauses: number[] = [];
   const next = Backoff.prototype.next;
-  t.mock.method(Backoff.prototype, 'next', function (this: Backoff) {
-    pauses.push(next.call(this));
-    return pauses.at(-1);
+  t.mock.method(Backoff.prototype, 'next', function (this: Backoff, cap?: number) {
+    const pause = next.call(this, cap);
+    pauses.push(pause);
+    return pause;
   });
-  let asked = 0;
-  const hub = net.createServer((socket) => {
-    asked++;
-    socket.on('error', () => {}).once('data', () => socket.end('HTTP/1.1 429 Too Many Requests\r\n\r\n'));
-  });
+  const hub = net.createServer((socket) => void serve(socket.on('error', () => {})));
   await new Promise<void>((resolve) => hub.listen(0, '127.0.0.1', resolve));
   const { port } = hub.address() as AddressInfo;
   const hello = { agentId: 'a1', identifiers: '', version: '1' };
@@ -42,7 +39,24 @@ test('a hub that refuses an agent the link to its API server is asked ever more 
   });
   const server = { address: '127.0.0.1', port };
   links.follow({ protocol: 'link', server, serverId: 'h1', leaving: false, closed: closed.promise } as Uplink);
+  return { pauses };
+}
+
+test('a hub that refuses an agent the link to its API server is asked ever more rarely', async (t) => {
+  using _ = changed(TRANSPORT, { linkAgainMs: 10, hubLinkAgainMostMs: 20 });
+  let asked = 0;
+  const { pauses } = await follow(t, (socket) => {
+    asked++;
+    socket.once('data', () => socket.end('HTTP/1.1 429 Too Many Requests\r\n\r\n'));
+  });
   // With pauses of 20 ms, it would be asked 15 times within 300 ms.
   await until(() => pauses.reduce((sum, each) => sum + each, 0) >= 300, 'pauses');
   assert.ok(asked > 1 && asked < 15, `asked ${asked} times`);
+});
+
+test('a hub whose link to the API server only fails is asked again as soon as usual', async (t) => {
+  using _ = changed(TRANSPORT, { linkAgainMs: 10, hubLinkAgainMostMs: 20 });
+  const { pauses } = await follow(t, (socket) => void socket.destroy());
+  await until(() => pauses.length >= 8, 'pauses');
+  assert.ok(Math.max(...pauses) <= 20, `${pauses}`);
 });

@@ -1,5 +1,5 @@
 import { guarding } from '@isthmus/runtime';
-import { API_SERVER, KeptLink, LinkClient, requestLink } from '@isthmus/transport';
+import { API_SERVER, KeptLink, LinkClient, LinkRefused, requestLink, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
   Arrivals,
@@ -184,7 +184,8 @@ class HubLink {
     const hub = `hub ${uplink.serverId}`;
     // A session that is not kept ends in the tick in which it began.
     this.#kept = new KeptLink({
-      mostPauseMs: AGENT.apiServerLinkAgainMostMs,
+      mostPauseMs: (error) =>
+        error instanceof LinkRefused ? AGENT.apiServerLinkRefusedMostMs : TRANSPORT.hubLinkAgainMostMs,
       open: (signal) => this.#open(signal),
       opened: changed,
       lost: changed,

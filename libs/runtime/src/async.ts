@@ -36,10 +36,11 @@ export class Backoff {
     this.#random = random;
   }
 
-  /** Milliseconds to wait before the next try. */
-  next(): number {
-    const ceiling = Math.min(this.#cap, this.#first * 2 ** this.#failures++);
-    return ceiling * (0.5 + this.#random() / 2);
+  /** Milliseconds to wait before the next try. @param cap of this delay. Below it, the next ones go on from where they are */
+  next(cap = this.#cap): number {
+    const ceiling = this.#first * 2 ** this.#failures;
+    if (ceiling < cap) this.#failures++;
+    return Math.min(cap, ceiling) * (0.5 + this.#random() / 2);
   }
 
   reset(): void {

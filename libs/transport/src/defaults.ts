@@ -168,7 +168,7 @@ export const TRANSPORT = {
   linkAgainMs: 50,
   /** A link that lasted this long shows that its peer is well: it is opened again at once, and the next pause is the first. */
   linkProvenMs: 500,
-  /** The longest such pause of a gateway's link to a hub. */
+  /** The longest such pause of a link to a hub. */
   hubLinkAgainMostMs: 2000,
   /** How long an agent tries to reach a destination. Upstream's agents answer after 5 s. */
   destinationConnectMs: 5000,

@@ -116,7 +116,7 @@ class Peer {
     this.#at = hub.peerAddress;
     const { apiServers, events, member } = options;
     const { hubId } = hub;
-    const mostPauseMs = TRANSPORT.hubLinkAgainMostMs;
+    const mostPauseMs = () => TRANSPORT.hubLinkAgainMostMs;
     this.kept = new KeptLink({
       mostPauseMs,
       open: (signal) => this.#unlessDraining(signal, () => this.#connect(signal)),

@@ -252,7 +252,7 @@ class LinkedGateway {
     const { log, changed } = this.#options;
     const { name: gateway } = this;
     this.#kept = new KeptLink({
-      mostPauseMs: ISTHMUS.holdConnectAgainMostMs,
+      mostPauseMs: () => ISTHMUS.holdConnectAgainMostMs,
       open: () => this.#linked(),
       opened() {
         log.info({ gateway }, 'gateway connected');

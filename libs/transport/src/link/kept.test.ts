@@ -21,7 +21,7 @@ function keep(next: () => Error | undefined) {
     }
   }
   const kept = new KeptLink<Link>({
-    mostPauseMs: 2000,
+    mostPauseMs: ({ message }) => (message === 'not allowed' ? 8000 : 2000),
     async open(abandoned) {
       signal = abandoned;
       const error = next();
@@ -73,6 +73,19 @@ describe('a kept link', () => {
     assert.deepEqual(said.slice(-2), ['failed: not trusted', 'failed again: not trusted']);
     kept.stop();
     assert.equal(await attempts(10_000), 0);
+  });
+
+  run('is tried as rarely as its last failure asks for', async () => {
+    let text = 'gone';
+    const { kept, attempts } = keep(() => new Error(text));
+    assert.equal(await attempts(30_000), 20);
+    text = 'not allowed';
+    // Soon, then 3.2 and 6.4 s later, then every 8 s.
+    assert.equal(await attempts(30_000), 5);
+    text = 'gone';
+    await attempts(8000);
+    assert.equal(await attempts(30_000), 15);
+    kept.stop();
   });
 
   run('is opened at once after it was lost, and later if it does not last', async () => {

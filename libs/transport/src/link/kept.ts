@@ -21,8 +21,8 @@ interface KeptLinkOptions<Kept extends Keepable> {
   readonly lost?: (reason: Error) => void;
   /** Called when an attempt to open it failed. @param again whether what was wrong before is wrong still */
   readonly failed: (error: Error, again: boolean) => void;
-  /** The longest pause before the next attempt, in milliseconds. */
-  readonly mostPauseMs: number;
+  /** Returns the longest pause after a failed attempt or a loss, in milliseconds. */
+  readonly mostPauseMs: (error: Error) => number;
 }
 
 /** A link that is opened, and opened again whenever it was lost, later after each failure in a row. */
@@ -32,14 +32,13 @@ export class KeptLink<Kept extends Keepable> {
   /** Why there is none. Undefined while there is one, and before the first attempt is over. */
   failure: LinkFailure | undefined;
   readonly #options: KeptLinkOptions<Kept>;
-  readonly #backoff: Backoff;
+  readonly #backoff = new Backoff(TRANSPORT.linkAgainMs, Number.POSITIVE_INFINITY);
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout;
 
   /** Begins in a later tick. */
   constructor(options: KeptLinkOptions<Kept>) {
     this.#options = options;
-    this.#backoff = new Backoff(TRANSPORT.linkAgainMs, options.mostPauseMs);
     this.#timer = setTimeout(() => void this.#run(), 0);
   }
 
@@ -50,7 +49,7 @@ export class KeptLink<Kept extends Keepable> {
   }
 
   async #run(): Promise<void> {
-    const { open, opened, lost, failed } = this.#options;
+    const { open, opened, lost, failed, mostPauseMs } = this.#options;
     const { signal } = this.#stop;
     let pauseMs: number | undefined;
     const link = await open(signal).catch((error: Error) => error);
@@ -78,6 +77,6 @@ export class KeptLink<Kept extends Keepable> {
       }
       lost?.(error);
     }
-    this.#timer = setTimeout(() => void this.#run(), pauseMs ?? this.#backoff.next());
+    this.#timer = setTimeout(() => void this.#run(), pauseMs ?? this.#backoff.next(mostPauseMs(this.failure.error)));
   }
 }
