@@ -48,7 +48,7 @@ export class Directory {
     mkdirSync(join(this.#dir, FILES), { recursive: true, mode: 0o750 });
   }
 
-  /** Reads what an earlier sync has written, one after the other. */
+  /** Reads what an earlier sync has written, one after the other. @throws Error if a file of it cannot be read */
   async *load(): AsyncGenerator<Written> {
     for (const name of readdirSync(this.#dir).sort()) {
       if (name.startsWith('.') || extname(name) !== ENDING) continue;
@@ -139,13 +139,14 @@ export class Directory {
   }
 }
 
-/** Undefined for what is no file of a tenant, such as a directory: members say why. */
+/**
+ * Undefined for what is no file of a tenant, such as a directory: members say why.
+ * @throws the file system's error for one that cannot be read: its tenant would stay in force, and nobody would know of it
+ */
 function textOf(path: string): string | undefined {
-  try {
-    return readNamedFile(path, ADMISSION.tenantFileBytes).toString();
-  } catch {
-    return undefined;
-  }
+  const stat = statSync(path, { throwIfNoEntry: false });
+  if (!stat?.isFile() || stat.size > ADMISSION.tenantFileBytes) return undefined;
+  return readNamedFile(path, ADMISSION.tenantFileBytes).toString();
 }
 
 /** Undefined if there is no such file. */

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { ADMISSION } from '@isthmus/admission';
 import { Directory } from './directory.ts';
 import type { Source } from './kinds.ts';
 import { Sync } from './sync.ts';
@@ -44,6 +45,26 @@ test('a file that cannot be removed is tried again, and holds up no other', asyn
   rmSync(join(dir, one), { recursive: true });
   await sync.flush();
   assert.equal(files().length, 1);
+});
+
+test('what lies there is no file of a tenant, or must be read', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-'));
+  t.after(() => rmSync(dir, { recursive: true }));
+  const load = async () => {
+    const bases: string[] = [];
+    for await (const { base } of new Directory(dir).load()) bases.push(base);
+    return bases;
+  };
+  const file = (name: string) => join(dir, `${name}.yaml`);
+  mkdirSync(file('directory'));
+  symlinkSync('/dev/null', file('device'));
+  symlinkSync('nowhere', file('gone'));
+  writeFileSync(file('large'), 'x'.repeat(ADMISSION.tenantFileBytes + 1));
+  const { namespace, name } = tenant('one');
+  writeFileSync(file('ours'), JSON.stringify({ tenant: 'one', source: { kind: 'Tenant', namespace, name } }));
+  assert.deepEqual(await load(), ['ours']);
+  symlinkSync('loop.yaml', file('loop'));
+  await assert.rejects(load(), { code: 'ELOOP' });
 });
 
 test('an object whose kubeconfig leads nowhere is refused', async (t) => {
