@@ -36,7 +36,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     const failures = new Map<string, string>();
     const warn = warnings(log);
     const failed = (what: string, error: Error | undefined) => {
-      warn(what, 'cannot be read, what is known stays', error);
+      warn(what, UNREAD, error);
       if (error) failures.set(what, inWords(error));
       else failures.delete(what);
     };
@@ -106,7 +106,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     if (flags['status-namespace'] !== '') {
       const statusClient = await kubeClient({ source, qps: SYNC.statusQps, burst: SYNC.statusQps });
       closing.defer(() => statusClient[Symbol.dispose]());
-      closing.defer(writeStatus(flags, { client: statusClient, identity, sync, watching, warn, failed }));
+      closing.defer(writeStatus(flags, { client: statusClient, identity, sync, watching, warn }));
     }
 
     const write = async () => {
@@ -143,8 +143,6 @@ interface StatusParts {
   readonly sync: Sync;
   readonly watching: Watching;
   readonly warn: Warn;
-  /** Called with what cannot be read, and without an error once it can. */
-  readonly failed: (what: string, error: Error | undefined) => void;
 }
 
 /** @param error undefined if there is none any more */
@@ -162,7 +160,7 @@ function warnings(log: ProgramLogger): Warn {
 }
 
 /** Writes the objects' status, if this is the one of several syncs that does. Returns what ends that. */
-function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn, failed }: StatusParts) {
+function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn }: StatusParts) {
   const namespace = flags['status-namespace'];
   const name = `${LEASE}-${flags.plane}`;
   const unheld = (error: Error) => warn('lease', `the lease ${namespace}/${name}`, error);
@@ -171,7 +169,7 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn
   const filesOf = (what: string, files: TlsFiles) =>
     lastGood(
       () => checkedTls(files),
-      (error) => failed(what, error),
+      (error) => warn(what, UNREAD, error),
     );
   const proxyTls = filesOf('--proxy-ca-cert', { ca: flags['proxy-ca-cert'] });
   const memberFiles = { ca: flags['member-ca-cert'], cert: flags['member-cert'], key: flags['member-key'] };
@@ -213,6 +211,8 @@ function writeStatus(flags: SyncValues, { client, identity, sync, watching, warn
     await leader[Symbol.asyncDispose]();
   };
 }
+
+const UNREAD = 'cannot be read, what is known stays';
 
 /** Of which one sync of a plane holds the only one. */
 const LEASE = 'isthmus-tenants-sync';
