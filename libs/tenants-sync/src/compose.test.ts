@@ -60,6 +60,15 @@ describe('a tenant is composed of an object and what it names', () => {
     for (const allowed of ['acme', '*']) at([allowed])();
   });
 
+  it('that says what is not kept of what it names', () => {
+    const from: Stores = () => ({ values: new Map(), allows: [], unkept: 'too much' });
+    for (const [namespace, fault] of [
+      ['acme', /has no key "k"; not all of it is kept: too much/],
+      ['other', /does not allow tenants of acme; not all of it is kept: too much/],
+    ] as const)
+      assert.throws(() => composed({ x: secretRef('s', 'k', namespace) }, from), fault);
+  });
+
   it('and a later object overrides fields of an earlier one', () => {
     const cluster = source({ agents: ['of the cluster'], callers: ['of the cluster'] }, { kind: 'Cluster' });
     const { result } = compose([cluster, source({ callers: ['of the tenant'], tenant: 'named' })], stores({}));

@@ -108,10 +108,11 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
       throw new Error(
         own ? `there is no secret ${full} yet` : `there is no ${what} ${full} with the label ${PLANE} of this plane`,
       );
+    const unkept = found.unkept === undefined ? '' : `; not all of it is kept: ${found.unkept}`;
     if (where !== namespace && !found.allows.includes(namespace) && !found.allows.includes('*'))
-      throw new Error(`${what} ${full} is of another namespace, and does not allow tenants of ${namespace}`);
+      throw new Error(`${what} ${full} is of another namespace, and does not allow tenants of ${namespace}${unkept}`);
     const value = found.values.get(place.key);
-    if (value === undefined) throw new Error(`${what} ${full} has no key ${JSON.stringify(place.key)}`);
+    if (value === undefined) throw new Error(`${what} ${full} has no key ${JSON.stringify(place.key)}${unkept}`);
     if (value instanceof Error) throw new Error(`${what} ${full}, key ${JSON.stringify(place.key)}: ${value.message}`);
     if (kubeconfig) checkKubeconfig(value);
     return value;

@@ -68,6 +68,23 @@ describe('what is kept of secrets and config maps', () => {
     assert.equal(keeper.keep(secret('n', 's2', {}, { 'isthmus.dev/allow-tenants-of': names })).allows.length, 6000);
   });
 
+  it('says so if keys or allowed namespaces of it are not kept', () => {
+    const keeper = new ValueKeeper('secret', ['k', 'l']);
+    const allowing = (bytes: number, names: number) => ({
+      'isthmus.dev/allow-tenants-of': Array(names).fill('x'.repeat(bytes)).join(),
+    });
+    const unkept = (data: Readonly<Record<string, string>>, annotations: object) =>
+      keeper.keep(secret('n', 's', data, annotations)).unkept;
+    const share = /what is labelled in n has more than 10000 keys and allowed namespaces or 4194304 bytes/;
+    assert.equal(unkept({ k: '', other: '' }, allowing(1, SYNC.namespaceEntries - 1)), undefined);
+    assert.match(`${unkept({ k: '', l: '' }, allowing(1, SYNC.namespaceEntries - 1))}`, share);
+    assert.match(`${unkept({}, allowing(1, SYNC.namespaceEntries + 1))}`, share);
+    assert.match(`${unkept({}, allowing(SYNC.namespaceBytes + 1, 1))}`, share);
+    keeper.keep(secret('n', 'full', {}, allowing(1, SYNC.namespaceEntries)));
+    keeper.forget('n/s');
+    assert.equal(unkept({}, {}), undefined);
+  });
+
   it('says which namespaces a secret allows', () => {
     const { allows } = new ValueKeeper('secret').keep(secret('n', 's', {}, { 'isthmus.dev/allow-tenants-of': 'a, b' }));
     assert.deepEqual(allows, ['a', 'b']);

@@ -16,6 +16,8 @@ export interface Values {
   readonly values: ReadonlyMap<string, string | Error>;
   /** Namespaces beside its own whose tenants may name it; `*` for all. */
   readonly allows: readonly string[];
+  /** Why some of its keys or of these namespaces are not kept, if some are not. */
+  readonly unkept?: string;
 }
 
 /** What is kept, in bytes of values, and in keys and names of namespaces. */
@@ -48,12 +50,18 @@ export class ValueKeeper {
     const fits = (bytes: number) => total.bytes + held.bytes + bytes <= SYNC.namespaceBytes;
     const entriesLeft = () => SYNC.namespaceEntries - total.entries - held.entries;
     const allowing = annotations[ALLOW_TENANTS_OF] ?? '';
-    const allows = fits(allowing.length) ? allowing.split(',', entriesLeft()).map((each) => each.trim()) : [];
+    const named = allowing.split(',');
+    const allows = fits(allowing.length) ? named.slice(0, entriesLeft()).map((each) => each.trim()) : [];
+    let whole = allowing === '' || allows.length === named.length;
     held.bytes += allows.length === 0 ? 0 : allowing.length;
     held.entries += allows.length;
     const values = new Map<string, string | Error>();
     const keep = (key: string, value: Buffer) => {
-      if ((this.#keys && !this.#keys.includes(key)) || entriesLeft() <= 0) return;
+      if (this.#keys && !this.#keys.includes(key)) return;
+      if (entriesLeft() <= 0) {
+        whole = false;
+        return;
+      }
       held.entries++;
       if (value.length > SYNC.valueBytes) {
         values.set(key, new Error(`it has ${value.length} bytes: at most ${SYNC.valueBytes} are read`));
@@ -71,7 +79,10 @@ export class ValueKeeper {
     this.#held.set(name, held);
     total.bytes += held.bytes;
     total.entries += held.entries;
-    return { values, allows };
+    if (whole) return { values, allows };
+    const { namespaceEntries, namespaceBytes } = SYNC;
+    const share = `${namespaceEntries} keys and allowed namespaces or ${namespaceBytes} bytes`;
+    return { values, allows, unkept: `what is labelled in ${namespace} has more than ${share}` };
   }
 
   /** What it had of its namespace's share is free again. @param name `NAMESPACE/NAME` */
