@@ -84,6 +84,19 @@ test('who fails or is late has a line with the reason, and the others answer', a
   });
 });
 
+test('a time-out may be a part of a millisecond, and one that has answered is not late', async () => {
+  const ask: Ask = async function* (_, signal) {
+    yield { answer: {} };
+    await once(signal, 'abort').then(() => signal.throwIfAborted());
+  };
+  await using server = await aPort({ backend: idleBackend({ plane, ask }) });
+  const found = await lines(await post(server, { method: 'GetStatus', members: ['g2'], timeoutMs: 20.5 }));
+  assert.deepEqual(
+    found.map(({ answer, error }) => [typeof answer, error]),
+    [['object', undefined]],
+  );
+});
+
 test('what a process answers has the types of its method, or is an error: who asks it for its own life reads it', async () => {
   const answers: readonly (readonly [answer: unknown, read: unknown])[] = [
     [{ agentId: 5, ready: 'yes', invented: [] }, '5 true'],

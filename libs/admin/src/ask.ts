@@ -190,7 +190,11 @@ export class AskPage {
     const called = methodNamed(method);
     const limits = isStream(called) ? [gone] : [gone, AbortSignal.timeout(timeoutMs)];
     try {
-      for await (const told of this.#ask(question, AbortSignal.any(limits))) yield { ...toldIn(told, called), member };
+      for await (const told of this.#ask(question, AbortSignal.any(limits))) {
+        yield { ...toldIn(told, called), member };
+        // While the line was written, the time may have gone.
+        if (!isStream(called)) return;
+      }
     } catch (error) {
       const late = (error as Error).name === 'TimeoutError';
       // The members that were asked in its place say only that they have no link either.
@@ -268,7 +272,7 @@ async function readAsked(request: IncomingMessage, { principal }: Visitor): Prom
   if (roles !== undefined && !isTexts(roles)) throw invalid(`roles: a list of ${Object.values(ROLES).join(', ')}`);
   if (typeof timeoutMs !== 'number' || !(timeoutMs > 0) || timeoutMs > ADMIN.callMs)
     throw invalid(`timeoutMs: a number above 0, at most ${ADMIN.callMs}`);
-  return { method, message, members, roles, agent: agentIn(agent, principal?.tenant), timeoutMs };
+  return { method, message, members, roles, agent: agentIn(agent, principal?.tenant), timeoutMs: Math.ceil(timeoutMs) };
 }
 
 /** @param own the tenant of an operator of one tenant alone */
