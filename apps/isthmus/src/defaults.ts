@@ -1,7 +1,7 @@
 /** Times, sizes and counts of the command line: times in milliseconds, sizes in bytes. */
 export const ISTHMUS = {
-  /** How long each member may take to answer. Then it is listed as one that did not. `--timeout` sets it. */
-  answerMs: 5000,
+  /** How long each member may take to answer. Then it is listed as one that did not. `--timeout` sets it. Members have the same default. */
+  answerMs: 2000,
   /** The longest `--timeout`: by then a person has given up, and so should a script. */
   longestAnswerMs: 120_000,
   /** How long members wait for each other at most. A dial and its first byte may take 122 s. */
@@ -20,6 +20,8 @@ export const ISTHMUS = {
   checkAgainMs: 2000,
   /** Dials of `isthmus check` at once: a thousand agents take a minute or two, without noticeable load. */
   checkDialsAtOnce: 10,
+  /** Agents whose clocks `isthmus check` compares, chosen by chance. What sets clocks goes wrong on many machines, or is seen by what it breaks. */
+  checkClocks: 100,
   /** A Redis that answers more slowly gets a warning. It delays what gateways learn, but not dials. */
   redisSlowMs: 100,
   /** How long a server may take to accept a connection to its unix socket. */

@@ -25,13 +25,15 @@ export const AGENTS: Kind<AgentView> = {
     const status = statusOf(sessions.length === 0, unanswered);
     const whole = call.output.format === 'json' || call.output.format === 'yaml';
     const items = agentsOf(sessions).map(async (agent) =>
-      whole && call.args.flat().includes(agent.agent) ? { ...agent, ...(await ofItself(plane, agent)) } : agent,
+      whole && call.args.flat().includes(agent.agent) && agent.sessions.some(({ protocol }) => protocol === 'link')
+        ? { ...agent, ...(await ofItself(plane, agent)) }
+        : agent,
     );
     return { items: await Promise.all(items), unanswered, text: agentsText, status };
   },
 };
 
-/** What an agent says of itself, through its hub. Empty for one that does not answer, such as a Go agent. */
+/** What an agent says of itself, through its hub. Empty for one that does not answer. Go agents do not, nor those whose hubs do not. */
 async function ofItself(plane: Plane, { tenant, agent }: AgentView): Promise<{ readonly itself?: object }> {
   const [status, list] = await Promise.all([
     plane.askAgent(tenant, agent, 'getStatus'),

@@ -102,10 +102,12 @@ async function checked({ options, plane: meet }: Call<Options>) {
     if (error instanceof Failure && error.status === EXIT.unasked) return error;
     throw error;
   });
-  const asked = plane instanceof Failure ? undefined : await askPlane(plane, options.tenant, true);
-  const files = checkFiles(options, options.host, asked?.evidence.now);
-  const { results: redis, aheadMs } = await checkRedis(options);
-  const named = [...files, ...(await checkSocket(options.udsName)), ...redis];
+  const [asked, { results: redis, aheadMs }, socket] = await Promise.all([
+    plane instanceof Failure ? undefined : askPlane(plane, options.tenant, true),
+    checkRedis(options),
+    checkSocket(options.udsName),
+  ]);
+  const named = [...checkFiles(options, options.host, asked?.evidence.now), ...socket, ...redis];
   if (asked) return checkView([...named, ...(await checkPlane(await meet(), asked, options, aheadMs))]);
   // A plane that is not running yet is one result among others.
   if (named.length === 0) throw plane;
@@ -119,16 +121,17 @@ async function checkPlane(
   options: Options & { readonly timeout: number; readonly tenant: string },
   redisAheadMs: number | undefined,
 ): Promise<Result[]> {
-  const { members, clocks } = await withClocks(plane, evidence);
   const redis = redisAheadMs === undefined ? [] : [{ of: 'redis', aheadMs: redisAheadMs }];
   const hubs = withAgentPorts(evidence.hubs, configs.answers, options.host);
   const probing = { timeoutMs: options.timeout, now: evidence.now, announce: announcer(plane) };
-  const results = [
-    ...judge({ ...evidence, members, clocks: [...clocks, ...redis] }),
-    ...(await checkPorts(hubs, options, probing)),
-    ...(await checkApiServers(hubs, apiServersOf(evidence, configs), probing)),
-    ...(options.dials ? await checkDials(plane, sessionViews(evidence.sessions), options) : []),
-  ];
+  // What hangs is waited for once.
+  const [{ members, clocks }, ...more] = await Promise.all([
+    withClocks(plane, evidence, options.timeout),
+    checkPorts(hubs, options, probing),
+    checkApiServers(hubs, apiServersOf(evidence, configs), probing),
+    options.dials ? checkDials(plane, sessionViews(evidence.sessions), options) : [],
+  ]);
+  const results = [...judge({ ...evidence, members, clocks: [...clocks, ...redis] }), ...more.flat()];
   const order = Object.keys(CHECKS);
   return results.sort((a, b) => order.indexOf(a.check) - order.indexOf(b.check));
 }
@@ -166,7 +169,8 @@ function withAgentPorts(
 ): HubPorts[] {
   return hubs.map((hub) => {
     const own = configs.find(({ member }) => member.id === hub.hubId);
-    if (hub.agentAddress !== '' || !own) return hub;
+    // A hub that only links tell of has no admin port that is known.
+    if (hub.agentAddress !== '' || !own || own.member.address === '') return hub;
     const flag = (name: string) => own.value.flags.find((each) => each.name === name)?.value ?? '';
     const bound = flag('agent-bind-address');
     // At a unix socket, it is this machine.
@@ -183,7 +187,7 @@ const report = reportOf('dials');
 
 /** Does one real dial through each agent, with the gateways taking turns. */
 async function checkDials(plane: Plane, sessions: readonly SessionView[], options: DialsOptions): Promise<Result[]> {
-  const gateways = plane.members.filter(({ roles }) => roles.includes('gateway'));
+  const gateways = plane.answering.filter(({ roles }) => roles.includes('gateway'));
   const agents = [...new Map(sessions.map((each) => [JSON.stringify([each.tenant, each.agent]), each])).values()];
   const usable = agents.filter(({ quarantined }) => quarantined === undefined);
   if (gateways.length === 0 || usable.length === 0) return [];

@@ -103,7 +103,7 @@ function partsOf(plane: Plane): Record<string, () => Promise<Answers<string>>> {
 }
 
 async function dialsOf(plane: Plane): Promise<Answers<string>> {
-  const all = plane.members.map(async (member): Promise<Answer<string> | Unanswered> => {
+  const all = plane.answering.map(async (member): Promise<Answer<string> | Unanswered> => {
     const dials: string[] = [];
     try {
       for await (const { answer, error } of plane.lines('watchDials', { recentOnly: true }, [member])) {

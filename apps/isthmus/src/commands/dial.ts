@@ -94,12 +94,18 @@ async function dialler({ args: [destination = ''], options, plane }: Call<Option
   };
 }
 
-/** Returns the first gateway that answers. @throws Failure if none does */
+/** Returns the first gateway that answers, and waits for no other. @throws Failure if none does */
 async function answering(plane: Plane, gateways: readonly Member[]): Promise<Member> {
-  const { answers, unanswered } = await plane.ask('getStatus', {}, { members: gateways });
-  if (answers[0]) return answers[0].member;
-  const why = unanswered.map(({ member, reason }) => `${member}: ${reason}`).join('; ');
-  throw new Failure(EXIT.unasked, `no gateway answers: ${why}`);
+  const why: string[] = [];
+  try {
+    for await (const { member, error } of plane.lines('getStatus', {}, gateways)) {
+      if (!error) return member;
+      why.push(`${member.id}: ${plane.reason(error)}`);
+    }
+  } catch (error) {
+    why.push(plane.reason(error));
+  }
+  throw new Failure(EXIT.unasked, `no gateway answers: ${why.join('; ')}`);
 }
 
 async function repeated(call: Call<Options>, once: () => Promise<DialView>): Promise<ExitStatus> {

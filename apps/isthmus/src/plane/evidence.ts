@@ -99,7 +99,7 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
 }
 
 /** Adds the clocks of agents, and of members that could be asked only at their own addresses. */
-export async function withClocks(plane: Plane, evidence: Evidence): Promise<Evidence> {
+export async function withClocks(plane: Plane, evidence: Evidence, timeoutMs: number): Promise<Evidence> {
   const ahead = async (ask: Promise<number | undefined>) => {
     const began = Date.now();
     const said = await ask;
@@ -109,18 +109,30 @@ export async function withClocks(plane: Plane, evidence: Evidence): Promise<Evid
     if (member.status || member.address === '') return member;
     return { ...member, aheadMs: await ahead(plane.clockAt(member.address)) };
   });
-  // Go agents answer no questions.
-  const agents = new Map(
-    evidence.sessions
-      .filter(({ protocol }) => protocol === adminApi.LinkProtocol.LINK_PROTOCOL_LINK)
-      .map(({ tenant, agentId }) => [agentName(tenant, agentId), [tenant, agentId] as const]),
-  );
-  const clocks = fewAtOnce([...agents], async ([name, [tenant, id]]) => {
-    const status = plane.askAgent(tenant, id, 'getStatus');
+  const able = evidence.sessions.filter((session) => !session.suspected && isAsked(session));
+  const agents = [...new Map(able.map((each) => [agentName(each.tenant, each.agentId), each]))];
+  // All have one time-out together: it is not known of a few that hang, and those that wait for their turns, what their clocks say.
+  const end = performance.now() + timeoutMs;
+  const clocks = fewAtOnce(sample(agents, ISTHMUS.checkClocks), async ([name, { tenant, agentId }]) => {
+    const status = plane.askAgent(tenant, agentId, 'getStatus', Math.max(1, Math.ceil(end - performance.now())));
     return { of: `agent ${name}`, aheadMs: await ahead(status.then((said) => said?.nowMs)) };
   });
   const known = (await clocks).flatMap(({ of, aheadMs }) => (aheadMs === undefined ? [] : { of, aheadMs }));
   return { ...evidence, members: await Promise.all(members), clocks: [...evidence.clocks, ...known] };
+}
+
+/** Whether an agent can be asked through the hub of this session: the hub answers, and it is no Go agent. */
+export function isAsked({ protocol }: Pick<adminApi.Session, 'protocol'>): boolean {
+  return protocol === adminApi.LinkProtocol.LINK_PROTOCOL_LINK;
+}
+
+/** Chooses so many by chance. */
+function sample<T>(all: readonly T[], count: number): T[] {
+  const places = all.map((each) => [Math.random(), each] as const);
+  return places
+    .sort(([a], [b]) => a - b)
+    .slice(0, count)
+    .map(([, each]) => each);
 }
 
 /** Checks a few at once. */

@@ -1,8 +1,16 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { describe, it } from 'node:test';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { describe, it, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
+import { ISTHMUS } from '../defaults.ts';
+import { run } from '../program.ts';
+import { TestTerminal } from '../testing/test-terminal.ts';
 import { Asker } from './asker.ts';
 import { Plane } from './plane.ts';
 
@@ -56,3 +64,109 @@ describe('an address that is no admin port', () => {
     }
   });
 });
+
+describe('a member that hangs', () => {
+  it('costs a command one time-out, whatever the command asks', async () => {
+    for (const args of [
+      ...[['agents'], ['agents', 'a1', '-o', 'yaml'], ['status'], ['hubs'], ['tunnels'], ['events'], ['diag', DIAG]],
+      ...[['explain', '10.0.0.1:1'], ['dial', '10.0.0.1:1'], ['check'], ['quarantine', 'a1', '--reason', 'x']],
+    ]) {
+      for (const hung of ['g2', 'h2']) {
+        rmSync(DIAG, { force: true });
+        await using plane = await withHung(hung);
+        await isthmus(plane.address, ...args);
+        assert.deepEqual(plane.askedAgain, [], `isthmus ${args.join(' ')}`);
+      }
+    }
+    rmSync(DIAG, { force: true });
+  });
+
+  it('delays no dial through a gateway that answers', async () => {
+    await using plane = await withHung('g2');
+    await isthmus(plane.address, 'dial', '10.0.0.1:1', '--timeout', '60s');
+    assert.deepEqual(plane.dialled, ['g1']);
+  });
+});
+
+test('isthmus check asks a bounded number of agents for their clocks, and has one time-out for all that hang', async () => {
+  const agents = Array.from({ length: 5000 }, (_, n) => ({
+    ...{ sessionId: `${n}`, tenant: 'default', agentId: `a${n}`, hubId: 'h2', protocol: 1 },
+    suspected: n % 2 === 0,
+  }));
+  await using plane = await withHung('', agents);
+  const { stdout } = await isthmus(plane.address, 'check', '--no-dials');
+  assert.match(stdout, /ok {4}clocks +members: within /);
+  assert.equal(plane.agents.length, ISTHMUS.checkClocks);
+  assert.deepEqual(
+    plane.agents.filter((id) => Number(id.slice(1)) % 2 === 0),
+    [],
+  );
+  assert.ok(plane.waitedMs < 200, `${plane.waitedMs} ms`);
+});
+
+const DIAG = join(tmpdir(), `isthmus-plane-test-${process.pid}.tar.gz`);
+
+async function isthmus(address: string, ...args: string[]): Promise<TestTerminal> {
+  const terminal = new TestTerminal(['--address', address, '--timeout', '100ms', ...args]);
+  await run(terminal);
+  return terminal;
+}
+
+const ROLES: Readonly<Record<string, 'gateway' | 'hub'>> = { g: 'gateway', h: 'hub' };
+
+/** The admin port of g1, which answers for g1, g2, h1 and h2, one of which hangs. No agent of theirs serves anything. */
+async function withHung(
+  hung: string,
+  sessions: readonly object[] = ['a1', 'a2'].map((agentId) => ({ sessionId: agentId, agentId, hubId: 'h2' })),
+) {
+  const members = ['g1', 'g2', 'h1', 'h2'].map((id) => {
+    return { id, roles: [ROLES[id[0] as string] as string], address: '', version: '', zone: '' };
+  });
+  const list = {
+    members: members.map(({ id, roles }) => ({ memberId: id, roles: [roles[0] === 'hub' ? 2 : 1], adminAddress: '' })),
+    hubs: ['h1', 'h2'].map((hubId) => ({ hubId, link: 2 })),
+  };
+  const answers: Readonly<Record<string, object>> = {
+    ListMembers: list,
+    ListSessions: { sessions },
+    GetStatus: { nowMs: Date.now() },
+    Dial: { dial: { error: { code: 'connection_refused', text: '' } } },
+  };
+  const seen = { askedAgain: [] as string[], dialled: [] as string[], agents: [] as string[], waitedMs: 0 };
+  let over = false;
+  const server = createServer(async (request, response) => {
+    const { method, members: to, roles, agent, timeoutMs } = JSON.parse(await text(request));
+    const late = () =>
+      setTimeout(timeoutMs, undefined, { ref: false }).then(() => {
+        over = true;
+      });
+    if (agent) {
+      seen.agents.push(agent.id);
+      seen.waitedMs = Math.max(seen.waitedMs, timeoutMs);
+      // It hangs, or its hub does.
+      if (over) seen.askedAgain.push(`${method} of ${agent.id}`);
+      await late();
+      return response.end();
+    }
+    const ids: string[] = to?.length === 0 ? ['g1'] : to;
+    const asked = members.filter(({ id, roles: [role] }) => (ids ? ids.includes(id) : !roles || roles.includes(role)));
+    const silent = asked.filter(({ id }) => id === hung);
+    if (over) seen.askedAgain.push(...silent.map(({ id }) => `${method} of ${id}`));
+    for (const member of asked.filter((each) => !silent.includes(each))) {
+      if (method === 'Dial') seen.dialled.push(member.id);
+      response.write(`${JSON.stringify({ member, answer: answers[method] ?? {} })}\n`);
+    }
+    if (silent.length > 0) await late();
+    const error = { code: 'unavailable', message: 'no answer' };
+    return response.end(silent.map((member) => `${JSON.stringify({ member, error })}\n`).join(''));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return Object.assign(seen, {
+    address,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+    },
+  });
+}

@@ -91,6 +91,8 @@ export class Plane implements Disposable {
   #through: Asker;
   #members = new Map<string, Member>();
   #lost: readonly Unanswered[] = [];
+  /** Members that could not be asked, by id. Until they are met again, nothing waits for them a second time. */
+  readonly #silent = new Map<string, Unanswered>();
 
   private constructor(options: PlaneOptions) {
     this.#options = options;
@@ -119,8 +121,14 @@ export class Plane implements Disposable {
     return [...this.#members.values()];
   }
 
+  /** Those that have not been asked in vain. */
+  get answering(): readonly Member[] {
+    return this.members.filter(({ id }) => !this.#silent.has(id));
+  }
+
   /** Asks again who is in the plane, at all addresses given at first. The first that answers answers for all. */
   async meet(): Promise<void> {
+    this.#silent.clear();
     const greetings = await Promise.all(this.#askers.map((asker) => this.#greet(asker)));
     const met = greetings.filter((greeting) => 'list' in greeting);
     const lost = greetings.filter((greeting) => 'reason' in greeting);
@@ -136,8 +144,9 @@ export class Plane implements Disposable {
     const { members = this.#with(whom.roles), timeoutMs = this.#options.timeoutMs, instead } = whom;
     const lines = new Map<Member, Line<M> & { readonly at: number }>();
     let fault: unknown = new Error('it was not asked');
+    const asked = members.filter(({ id }) => !this.#silent.has(id));
     try {
-      for await (const line of this.lines(method, message, members, this.#deadline(timeoutMs), timeoutMs))
+      for await (const line of this.lines(method, message, asked, this.#deadline(timeoutMs), timeoutMs))
         lines.set(line.member, { ...line, at: Date.now() });
     } catch (error) {
       fault = error;
@@ -148,7 +157,12 @@ export class Plane implements Disposable {
       const { answer: value, error = fault, at } = lines.get(member) ?? {};
       if (value) answers.push({ member, value, ...(at && { at }) });
       else if (instead && /^(NOT_FOUND|UNIMPLEMENTED)\b/.test(codeOf(error))) answers.push({ member, value: instead });
-      else unanswered.push({ member: member.id, address: member.address, reason: reasonOf(error, timeoutMs) });
+      else {
+        const { id, address } = member;
+        const silent = this.#silent.get(id) ?? { member: id, address, reason: reasonOf(error, timeoutMs) };
+        unanswered.push(silent);
+        if (/^(UNAVAILABLE)?$/.test(codeOf(error))) this.#silent.set(id, silent);
+      }
     }
     // Every member finds the same fault with it.
     const invalid = [fault, ...[...lines.values()].map(({ error }) => error)].find(
@@ -167,8 +181,13 @@ export class Plane implements Disposable {
   }
 
   /** Asks an agent, through its hub. @returns undefined if it does not answer: it is away, or a Go agent */
-  async askAgent<M extends Method>(tenant: string, id: string, method: M): Promise<Said<M> | undefined> {
-    const first = this.#first(this.#through, method, { agent: { tenant, id } });
+  async askAgent<M extends Method>(
+    tenant: string,
+    id: string,
+    method: M,
+    timeoutMs = this.#options.timeoutMs,
+  ): Promise<Said<M> | undefined> {
+    const first = this.#first(this.#through, method, { agent: { tenant, id } }, timeoutMs);
     return (await first.catch(() => undefined))?.answer;
   }
 
@@ -223,10 +242,15 @@ export class Plane implements Disposable {
   }
 
   /** What one process says. */
-  async #first<M extends Method>(asker: Asker, method: M, whom: Pick<Question, 'members' | 'agent'>) {
+  async #first<M extends Method>(
+    asker: Asker,
+    method: M,
+    whom: Pick<Question, 'members' | 'agent'>,
+    timeoutMs = this.#options.timeoutMs,
+  ) {
     const { name } = METHODS[method];
-    const question = { method: name, message: {}, ...whom, timeoutMs: this.#options.timeoutMs };
-    for await (const { member, answer = {}, error } of asker.ask(question, this.#deadline())) {
+    const question = { method: name, message: {}, ...whom, timeoutMs };
+    for await (const { member, answer = {}, error } of asker.ask(question, this.#deadline(timeoutMs))) {
       if (error) throw new AskFault(error);
       return { member, answer: saidIn(method, answer) };
     }
