@@ -21,6 +21,8 @@ export interface Content<T> {
   readonly value: T;
   /** The mark of a later state, which may be half of what is being written. */
   later?: string;
+  /** How many later states were seen. */
+  laterStates?: number;
 }
 
 /** A file's state, without its content. Blocks, because a thousand small files cost five times as much in threads. */
@@ -41,7 +43,7 @@ function isSameFile(one: string, other: string): boolean {
 
 /**
  * Reads a file if it has changed since `before`. One that is written in place, and not renamed into its place, is read once it is the same at two
- * looks: half a bundle, or half a tenant's file, can be a whole one that says something else.
+ * looks: half a bundle, or half a tenant's file, can be a whole one that says something else. One that changes at each look is read after a few.
  * @returns `before` itself if nothing has changed
  * @param mark of the file, taken before it is read, so that a change during the read is noticed
  * @throws Error that says why the file cannot be read, without its path
@@ -54,8 +56,10 @@ export function readIfChanged<T>(
   mark = markOf(path),
 ): Content<T> {
   if (before?.mark === mark) return before;
-  if (before && before.later !== mark && isSameFile(mark, before.mark)) {
+  const states = before?.laterStates ?? 0;
+  if (before && before.later !== mark && isSameFile(mark, before.mark) && states < ADMISSION.laterStates) {
     before.later = mark;
+    before.laterStates = states + 1;
     return before;
   }
   let content: Buffer;

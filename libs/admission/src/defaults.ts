@@ -7,6 +7,8 @@ export const ADMISSION = {
   tenantsPollMs: 2000,
   /** How often the program's own CA bundles are checked for changes. */
   bundlesPollMs: 4000,
+  /** A file that is written in place is read at the look after so many that each found it changed, though it may be half. */
+  laterStates: 5,
   /** The most files of --tenants-dir. More would not load within 20 s; further ones are named as a problem. */
   tenantFiles: 10_000,
   /** A sync that has not written its report for this long is taken for dead. It writes it every minute. */

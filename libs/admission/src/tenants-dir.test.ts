@@ -194,6 +194,30 @@ test('a file that is written in place counts once two looks find the same', asyn
   assert.deepEqual([said(), failures.at(-1)?.[0]?.kept], ['4 2', 'acme']);
 });
 
+test('a file that is written in place again and again is read after a few looks', async (context) => {
+  const { dir, failures, follow, write } = await directory(context);
+  const text = (agents: number) => `tenant: acme\nlimits: {agents: ${agents}}\nagents: [{certificates: {ca: ca.crt}}]`;
+  const [{ cert }, other] = [await selfSigned('one'), await selfSigned('two')];
+  await write('ca.crt', cert);
+  await write('acme.yaml', text(3));
+  const { tenants, look } = await bound(follow());
+  const looks = async (name: string, put: string, known: () => unknown) => {
+    for (let count = 1; count <= 20; count++) {
+      await writeFile(join(dir, name), `${put}${'\n'.repeat(count)}`);
+      await look();
+      if (known()) return count;
+    }
+    return Infinity;
+  };
+  const agents = () => tenants.get('acme')?.limits.agents;
+  const bundle = () => tenants.get('acme')?.certificates.agent[0]?.trust?.all.length;
+  assert.equal(await looks('ca.crt', cert + other.cert, () => bundle() === 2), 6);
+  assert.equal(await looks('acme.yaml', text(4), () => agents() === 4), 6);
+  assert.equal(failures.length, 0);
+  assert.equal(await looks('acme.yaml', '}', () => failures.length > 0), 6);
+  assert.deepEqual([agents(), bundle(), failures[0]?.[0]?.kept], [4, 2, 'acme']);
+});
+
 test('a mounted ConfigMap is followed: its directory is replaced as a whole', async (context) => {
   const { dir, follow } = await directory(context);
   const version = async (name: string, text: string) => {
