@@ -26,6 +26,7 @@ interface Reached {
 export async function startWorker({ scope, directory, image }: Ground, plane: Reached): Promise<Node> {
   // Holds the namespaces.
   const holder = spawn('unshare', ['--mount', '--net', '--uts', '--ipc', 'sleep', 'infinity'], { stdio: 'ignore' });
+  holder.on('error', () => {});
   scope.defer(() => holder.kill('SIGKILL'));
   const network = (pid: string) => readlinkSync(`/proc/${pid}/ns/net`);
   await until(() => network(`${holder.pid}`) !== network('self'), "the worker's namespaces");
