@@ -11,16 +11,15 @@ export function middleOf(numbers: readonly number[]): number {
   return sorted[Math.floor((sorted.length - 1) / 2)] ?? 0;
 }
 
-function clocksOf({ members, clocks }: Evidence): readonly Clock[] {
-  return [...members.flatMap(({ id: of, aheadMs }) => (aheadMs === undefined ? [] : [{ of, aheadMs }])), ...clocks];
-}
-
-/** Returns how far a clock is ahead of what most agree on; undefined where they do not: of two, either may be wrong. */
-function againstMost(clocks: readonly Clock[]): ((clock: Clock) => number) | undefined {
-  const middle = middleOf(clocks.map(({ aheadMs }) => aheadMs));
+/** Measures all clocks by what most agree on of those that claim nothing. `off` is undefined where they do not: of two, either may be wrong. */
+function measured({ members, clocks }: Evidence) {
+  const own = members.flatMap(({ id: of, aheadMs }): Clock[] => (aheadMs === undefined ? [] : [{ of, aheadMs }]));
+  const all = [...own, ...clocks].toSorted((a, b) => a.aheadMs - b.aheadMs);
+  const trusted = all.filter(({ claimed }) => !claimed);
+  const middle = middleOf(trusted.map(({ aheadMs }) => aheadMs));
   const off = ({ aheadMs }: Clock) => aheadMs - middle;
-  const agree = clocks.filter((clock) => Math.abs(off(clock)) < FINDINGS.clocksApartMs);
-  return 2 * agree.length > clocks.length ? off : undefined;
+  const agree = trusted.filter((clock) => Math.abs(off(clock)) < FINDINGS.clocksApartMs);
+  return { all, trusted, agree, off: 2 * agree.length > trusted.length ? off : undefined };
 }
 
 const NTP = 'synchronise it by NTP (timedatectl, chronyc tracking)';
@@ -28,29 +27,32 @@ const NTP = 'synchronise it by NTP (timedatectl, chronyc tracking)';
 /** Who is the odd one, and how far. */
 export function ofClocks(evidence: Evidence): Result[] {
   const report = reportOf('clocks');
-  const sorted = clocksOf(evidence).toSorted((a, b) => a.aheadMs - b.aheadMs);
-  const [slowest, fastest] = [sorted[0], sorted.at(-1)];
-  if (evidence.members.every(({ aheadMs }) => aheadMs === undefined) || !slowest || !fastest) return [];
-  const apart = fastest.aheadMs - slowest.aheadMs;
+  if (evidence.members.every(({ aheadMs }) => aheadMs === undefined)) return [];
+  const { all, trusted, agree, off } = measured(evidence);
+  const apart = apartOf(all);
   if (apart < FINDINGS.clocksApartMs) return [report.pass('members', `within ${millis(apart)} of each other`)];
   const outcome = (ms: number) => (Math.abs(ms) < FINDINGS.clocksFarApartMs ? report.warn : report.fail);
-  const off = againstMost(sorted);
   if (!off) {
-    const detail = `${fastest.of} is ${length(apart)} ahead of ${slowest.of}`;
-    return [outcome(apart)('members', detail, `see which of the two is right, and ${NTP}`)];
+    const detail = `${trusted.at(-1)?.of} is ${length(apartOf(trusted))} ahead of ${trusted[0]?.of}`;
+    return [outcome(apartOf(trusted))('members', detail, `see which of the two is right, and ${NTP}`)];
   }
-  const others = sorted.filter((clock) => Math.abs(off(clock)) < FINDINGS.clocksApartMs).map(({ of }) => of);
+  const others = agree.map(({ of }) => of);
   const most = others.slice(0, FINDINGS.suspects).join(', ') + (others.length > FINDINGS.suspects ? ' and others' : '');
-  return sorted
+  return all
     .filter((clock) => Math.abs(off(clock)) >= FINDINGS.clocksApartMs)
     .map((clock) => outcome(off(clock))(clock.of, `its clock is ${offBy(off(clock))} that of ${most}`, NTP));
 }
 
+/** How far the last clock is ahead of the first. */
+function apartOf(sorted: readonly Clock[]): number {
+  return (sorted.at(-1)?.aheadMs ?? 0) - (sorted[0]?.aheadMs ?? 0);
+}
+
 /** Says of a member whose clock is so far off that certificates and tokens seem invalid to it: `10 min 0 s behind`. */
 export function farOff(evidence: Evidence, member: string): string | undefined {
-  const clocks = clocksOf(evidence);
-  const own = clocks.find(({ of }) => of === member);
-  const off = own && againstMost(clocks)?.(own);
+  const { trusted, off: offOf } = measured(evidence);
+  const own = trusted.find(({ of }) => of === member);
+  const off = own && offOf?.(own);
   return off !== undefined && Math.abs(off) >= FINDINGS.clocksFarApartMs ? offBy(off) : undefined;
 }
 

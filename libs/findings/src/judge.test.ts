@@ -429,6 +429,42 @@ test('the clock that is off is named, with how far and whom it disagrees with', 
   );
 });
 
+test("agents' clocks are measured by those of members, and do not count for what is right", () => {
+  const told = (hubs: readonly number[], agents: readonly number[]) => {
+    const members = hubs.map((aheadMs, index) => aWitness(`h${index + 1}`, { aheadMs }));
+    const claims = agents.map((aheadMs, index) => ({ of: `agent a${index + 1}`, aheadMs, claimed: true as const }));
+    return judge(plane({ members, clocks: claims }), ['clocks']).map(
+      ({ outcome, about, detail }) => `${outcome} ${about}: ${detail}`,
+    );
+  };
+  const h3 = 'fail h3: its clock is 10 min 0 s ahead of that of h1, h2';
+  assert.deepEqual(told([0, 20, 600_020], []), [h3]);
+  assert.deepEqual(told([0, 20, 600_020], [-8000, -4000, 3000, 5000, 600_020]), [
+    'warn agent a1: its clock is 8,020 ms behind that of h1, h2',
+    'warn agent a2: its clock is 4,020 ms behind that of h1, h2',
+    'warn agent a3: its clock is 2,980 ms ahead of that of h1, h2',
+    'warn agent a4: its clock is 4,980 ms ahead of that of h1, h2',
+    h3,
+    'fail agent a5: its clock is 10 min 0 s ahead of that of h1, h2',
+  ]);
+  assert.deepEqual(
+    told([0, 20], Array(8).fill(90_000)),
+    Array.from({ length: 8 }, (_, at) => `fail agent a${at + 1}: its clock is 1 min 30 s ahead of that of h1, h2`),
+  );
+  assert.deepEqual(
+    told([0, 600_000], [300_000, 900_000, 900_000]),
+    ['fail members: h2 is 10 min 0 s ahead of h1'],
+    'of two, either may be right, whatever agents claim',
+  );
+  const cutOff = aWitness('h1', { roles: ['hub'], aheadMs: 0, silent: 'no link to h1' });
+  const site = Array(8).fill({ of: 'agent a', aheadMs: 90_000, claimed: true });
+  const evidence = plane({
+    members: [{ ...cutOff, status: undefined }, aWitness('h2', { aheadMs: 20 })],
+    clocks: site,
+  });
+  assert.ok(judge(evidence, ['members']).every(({ todo = '' }) => !todo.includes('set it first')));
+});
+
 test('what a wrong clock makes of certificates is blamed on the clock', () => {
   const expired = {
     kind: Kind.KIND_CERTIFICATE_EXPIRED,

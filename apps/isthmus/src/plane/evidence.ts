@@ -115,9 +115,9 @@ export async function withClocks(plane: Plane, evidence: Evidence, timeoutMs: nu
   const end = performance.now() + timeoutMs;
   const clocks = fewAtOnce(sample(agents, ISTHMUS.checkClocks), async ([name, { tenant, agentId }]) => {
     const status = plane.askAgent(tenant, agentId, 'getStatus', Math.max(1, Math.ceil(end - performance.now())));
-    return { of: `agent ${name}`, aheadMs: await ahead(status.then((said) => said?.nowMs)) };
+    return { of: `agent ${name}`, claimed: true as const, aheadMs: await ahead(status.then((said) => said?.nowMs)) };
   });
-  const known = (await clocks).flatMap(({ of, aheadMs }) => (aheadMs === undefined ? [] : { of, aheadMs }));
+  const known = (await clocks).flatMap(({ aheadMs, ...told }) => (aheadMs === undefined ? [] : { ...told, aheadMs }));
   return { ...evidence, members: await Promise.all(members), clocks: [...evidence.clocks, ...known] };
 }
 
