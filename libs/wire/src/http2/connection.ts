@@ -201,7 +201,7 @@ export class Connection implements ReadingSink {
     const more = windowBytes - this.#output.config.windowBytes;
     this.#output.config = config;
     this.#output.frame(settingsFrame({ initialWindowSize: windowBytes, maxConcurrentStreams: streams }));
-    this.#streams.ahead = Math.max(0, this.#streams.ahead - more);
+    this.#streams.excess = Math.max(0, this.#streams.excess - more);
     for (const stream of this.#streams.values()) stream.widenReceiving(more);
   }
 

@@ -77,6 +77,15 @@ test('once they are, it has ours, and what came before counts', () => {
   assert.deepEqual(ends, [[1, ErrorCode.FLOW_CONTROL_ERROR]]);
 });
 
+test('an answered PING says that our SETTINGS were read, even if they are never acknowledged', () => {
+  const { reading, send, ends } = sending(4096);
+  send(4096);
+  reading.read(pingFrame(OPAQUE, true));
+  assert.deepEqual(ends, []);
+  send(1);
+  assert.deepEqual(ends, [[1, ErrorCode.FLOW_CONTROL_ERROR]]);
+});
+
 test('a stream that has sent more than our window ends with an empty frame', () => {
   const { reading, send, ends } = sending(4096);
   send(10_000);

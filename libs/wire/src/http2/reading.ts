@@ -335,10 +335,11 @@ export class Reading implements FrameHandler {
 
   #onControl(type: number, flags: number, id: number, payload: Buffer): void {
     this.#output.floods.came(type);
+    // A PING leaves behind our SETTINGS, so its answer says that they were read, too.
+    if ((type === FrameType.SETTINGS || type === FrameType.PING) && flags & Flag.ACK) this.#streams.excess = 0;
     switch (type) {
       case FrameType.SETTINGS:
-        if (flags & Flag.ACK) this.#streams.ahead = 0;
-        else {
+        if (!(flags & Flag.ACK)) {
           this.#streams.adopt(readSettings(payload));
           this.#sink.onSettings();
         }

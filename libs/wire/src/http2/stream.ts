@@ -104,7 +104,7 @@ export interface StreamOwner {
   /** Whether a stream is over once this side has ended it. Nobody needs what the other side still sends then (RFC 9113 section 8.1). */
   readonly abandonsRequests: boolean;
   /** What each stream may bring beyond its window, in bytes. */
-  readonly ahead: number;
+  readonly excess: number;
   /** The other side broke the stream's rules, which resets it. */
   streamBroken(): void;
   /** No further frame of the stream arrives or leaves. */
@@ -378,7 +378,7 @@ export class Http2Stream implements Sender {
   /** Bytes of a DATA frame came. @param ends whether the stream ends with them */
   receiveData(bytes: Buffer, padding: number, ends: boolean): void {
     const fault = this.#incoming.data(bytes.length);
-    if (fault !== undefined || !this.#window.receive(bytes.length + padding, this.#owner.ahead)) {
+    if (fault !== undefined || !this.#window.receive(bytes.length + padding, this.#owner.excess)) {
       this.#failed(fault ?? ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }

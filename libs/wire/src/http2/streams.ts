@@ -106,8 +106,8 @@ interface StreamsOptions {
 export class Streams extends OpenTable<number, Http2Stream> implements StreamOwner {
   readonly resets: ResetCounter;
   readonly output: Output;
-  /** Until the other side acknowledges our SETTINGS, it may know only the first window of each stream (section 6.9.2). */
-  ahead: number;
+  /** Until the other side has read our SETTINGS, it may know only the first window of each stream (section 6.9.2). */
+  excess: number;
   readonly #options: StreamsOptions;
   /** What this side may do. */
   #maxOwn = DEFAULT_SETTINGS.maxConcurrentStreams;
@@ -132,7 +132,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     const { config } = this.output;
     this.#ids = new ClientIds(config);
     this.resets = new ResetCounter(config);
-    this.ahead = Math.max(0, DEFAULT_SETTINGS.initialWindowSize - config.windowBytes);
+    this.excess = Math.max(0, DEFAULT_SETTINGS.initialWindowSize - config.windowBytes);
   }
 
   /** The last stream that is served, for GOAWAY: the other side may try later ones elsewhere. */

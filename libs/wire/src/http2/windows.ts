@@ -60,13 +60,13 @@ export class ReceiveWindow {
     if (this.#grown + this.#grownLocal === 0) this.#group = group;
   }
 
-  /** @param ahead what may come beyond the window. @returns whether the other side respected both */
-  receive(bytes: number, ahead = 0): boolean {
+  /** @param excess what may come beyond the window. @returns whether the other side respected both */
+  receive(bytes: number, excess = 0): boolean {
     // A stream that was quiet, such as one whose dial took a round trip, is not a slow one.
     if (this.#open === this.#size) this.#since = performance.now();
     this.#open -= bytes;
     if (this.#ahead >= 0) this.#measure(bytes);
-    return bytes === 0 || this.#open + ahead >= 0;
+    return bytes === 0 || this.#open + excess >= 0;
   }
 
   /** Whether most of the window is unread here, so that the other side has to wait. Window that we hold back does not count as unread. */
