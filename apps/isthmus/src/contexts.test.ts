@@ -38,6 +38,9 @@ describe('contexts', () => {
     await isthmus('config set-context two --address 127.0.0.3:1,127.0.0.4:1 --tenant acme');
     assert.equal((await isthmus('config set-context one --ca=')).out, 'Context "one" modified.\n');
     assert.equal((await isthmus('config use-context two')).out, 'Switched to context "two".\n');
+    const shown = (line: string) => isthmus(line).then(({ out, err }) => out + err);
+    assert.equal(await shown('config set-context a\u001b --address 127.0.0.5:1'), 'Context "a\\u{1b}" created.\n');
+    assert.equal(await shown('config delete-context a\u001b'), 'Context "a\\u{1b}" deleted.\n');
     assert.equal(
       (await isthmus('config get-contexts')).out,
       'CURRENT   NAME   ADDRESS                   CA   CERT   TENANT\n          one    127.0.0.2:1               -    -      -\n*         two    127.0.0.3:1,127.0.0.4:1   -    -      acme\n',

@@ -118,7 +118,7 @@ export async function contextAction(action: ContextAction, name: string | undefi
       contextOf(config, name);
       config.currentContext = name;
     });
-    call.output.show({ context: name }, ({ context }) => `Switched to context ${JSON.stringify(context)}.\n`);
+    call.output.show({ context: name }, ({ context }) => `Switched to context "${context}".\n`);
   } else if (action === 'delete-context') await deleteContext(path, name, call);
   else await setContext(path, name, call);
   return EXIT.good;
@@ -132,7 +132,7 @@ async function deleteContext(path: string, name: string, { output }: Call): Prom
     active = config.currentContext === name;
   });
   if (active) output.remark(`${JSON.stringify(name)} was the current context: isthmus config use-context NAME`);
-  output.show({ context: name, done: 'deleted' }, ({ context }) => `Context ${JSON.stringify(context)} deleted.\n`);
+  output.show({ context: name, done: 'deleted' }, ({ context }) => `Context "${context}" deleted.\n`);
 }
 
 /** Changes what the command line names, and leaves the rest. An empty text takes a field away. */
@@ -150,7 +150,7 @@ async function setContext(path: string, name: string, { options, output, given }
     if (config.currentContext === '') config.currentContext = name;
   });
   const done = known ? 'modified' : 'created';
-  output.show({ context: name, done }, ({ context }) => `Context ${JSON.stringify(context)} ${done}.\n`);
+  output.show({ context: name, done }, ({ context }) => `Context "${context}" ${done}.\n`);
 }
 
 function showCurrent({ path, currentContext }: Kubeconfig, { output }: Call): void {

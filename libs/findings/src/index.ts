@@ -19,6 +19,7 @@ export {
   bytes,
   CHECKS,
   type CheckName,
+  endText,
   type Finding,
   findingsIn,
   millis,

@@ -1,4 +1,4 @@
-import { FINDINGS, type Result, reportOf } from '@isthmus/findings';
+import { endText, FINDINGS, type Result, reportOf } from '@isthmus/findings';
 import {
   addressText,
   type Certificate,
@@ -157,7 +157,7 @@ export function judged(about: string, shown: Shown, demands: Demands, now = Date
   if (fault !== undefined) return report.fail(about, `${name} ${fault}`, todo);
   const days = Math.floor((leaf.validTo - now) / DAY_MS);
   const ends = dayOf(leaf.validTo);
-  if (days < FINDINGS.certificateDays) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
+  if (days < FINDINGS.certificateDays) return report.warn(about, `${name} ${endText(leaf.validTo, now)}`, RENEW);
   return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
 }
 

@@ -57,6 +57,7 @@ describe('check', () => {
         ['pass', 'warn', 'fail', 'fail'],
       );
       assert.match(at(77).detail, /^CN=hub expires on .*, in 13 days$/);
+      assert.match(at(90 + 23 / 48).detail, /^CN=hub expires on .*, in (29|30) min \d+ s$/);
       assert.match(at(91).detail, /^CN=hub expired on /);
       assert.match(at(-1).detail, /is not valid before/);
     });

@@ -2,8 +2,6 @@ import { renewalIsDue } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import type { Notice } from '../backend.ts';
 
-const DAY_MS = 86_400_000;
-
 const PLACES: Readonly<Record<CertificatePlace, string>> = {
   callers: 'at the port for callers',
   agents: 'at the port for agents',
@@ -61,6 +59,7 @@ export class CertificateEnds {
 }
 
 function left(ms: number): string {
-  const days = Math.floor(ms / DAY_MS);
-  return days >= 2 ? `${days} days` : `${Math.floor(ms / 3_600_000)} hours`;
+  const hours = Math.floor(ms / 3_600_000);
+  if (hours < 2) return `${Math.ceil(ms / 60_000)} min`;
+  return hours < 48 ? `${hours} hours` : `${Math.floor(hours / 24)} days`;
 }
