@@ -91,10 +91,15 @@ export class Output {
     return this.format === 'table' || this.format === 'wide';
   }
 
-  /** Prints one document for programs, or the result of `text` for people. */
+  /** Prints one document for programs, or the result of `text` for people, whose prose fits the terminal. */
   show<V extends object>(view: V, text: (view: V, style: Style) => string): void {
+    this.paste(view, (clean, style) => foldedProse(text(clean, style), style));
+  }
+
+  /** The same with commands, or lines of files: people paste them, so none is broken. */
+  paste<V extends object>(view: V, text: (view: V, style: Style) => string): void {
     const document = () => printableJson(this.#write?.(view) ?? `${JSON.stringify(view, null, 2)}\n`);
-    this.#terminal.out(this.forPeople ? foldedProse(text(cleaned(view), this.style), this.style) : document());
+    this.#terminal.out(this.forPeople ? text(cleaned(view), this.style) : document());
   }
 
   /** Prints what members answered and, for people below it, which did not. @param wrong whether the answers say that something is */

@@ -112,13 +112,15 @@ describe('make', () => {
     });
 
     it('prints commands that a shell takes as they are, also from a directory whose name needs quotes', async () => {
-      for (const [npm, name] of [
-        ['exec', "it's a dir"],
-        ['', 'pki'],
+      for (const [npm, name, narrow] of [
+        ['exec', "it's a dir", false],
+        ['', 'pki', false],
+        ['', 'a long name of a directory, with spaces', true],
       ] as const) {
         const own = join(dir, name);
         const terminal = new TestTerminal(['certs', own, '--host', 'hub.example.com', '--agent', 'a,b'], {
           env: { npm_command: npm },
+          ...(narrow && { interactive: true, columns: 40 }),
         });
         await run(terminal);
         const commands = terminal.stdout.slice(terminal.stdout.indexOf('Commands that use them:\n') + 24);

@@ -66,7 +66,7 @@ export const certs = command({
     if (dir === undefined) throw usage('name the directory to write to, or print secrets with -o kubernetes');
     const { texts, ...made } = await makeCertificates(dir, options);
     const places = { host: authority(options.host[0] ?? 'localhost'), npx: terminal.env.npm_command === 'exec' };
-    output.show(made, (_, style) => certsText(made, places, style));
+    output.paste(made, (_, style) => certsText(made, places, style));
     return EXIT.good;
   },
 });

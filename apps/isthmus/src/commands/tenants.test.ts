@@ -92,6 +92,15 @@ describe('what tenants token prints', () => {
     assert.ok(!line.includes(token.slice(-43)));
     assert.equal(tokenText({ ...of, token, line }).split('\n')[0], token);
   });
+
+  it('can be pasted from a narrow terminal', async () => {
+    const terminal = new TestTerminal(['tenants', 'token', 'acme'], { interactive: true, columns: 40 });
+    assert.equal(await run(terminal), 0);
+    const pasted = terminal.stdout.slice(terminal.stdout.indexOf('  - passwords'));
+    const read = readTenantFile(`tenant: acme\ncallers:\n${pasted}`);
+    assert.ok('file' in read, pasted);
+    assert.match(terminal.stdout, /^isthmus_\S+\n/);
+  });
 });
 
 describe('what tenants check prints', () => {

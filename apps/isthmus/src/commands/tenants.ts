@@ -66,7 +66,7 @@ export const tenants = listCommand(TENANTS, {
     const { output, options } = call;
     const [what, more = []] = call.args as readonly [string | undefined, (readonly string[])?];
     if (what === 'token') {
-      output.show(await newToken(more, options.name), tokenText);
+      output.paste(await newToken(more, options.name), tokenText);
       return EXIT.good;
     }
     if (options.name !== undefined) throw usage('--name goes with tenants token');
