@@ -157,6 +157,14 @@ for (const tenants of [1, 8, 40])
     assert.deepEqual(each, Array(20).fill(4));
   });
 
+test('a connection that rests in a tick that read little reads on in the next, too', () => {
+  const { readBudget, end } = ticks();
+  let turns = 0;
+  readBudget.rest(new ConnectionReads(), () => void turns++);
+  end();
+  assert.equal(turns, 1);
+});
+
 test('a connection with little to read never rests, not even among many of its tenant', () => {
   const { readBudget } = ticks();
   const [bulk, quiet] = [new ConnectionReads(), new ConnectionReads()];

@@ -128,19 +128,22 @@ export class ReadBudget {
     this.#add(2 * WIRE.readAtLeastBytes);
   }
 
-  /**
-   * Calls back when it is the turn of a connection that rests: in the next tick, or a later one if many do. Only for one that `count` told to rest:
-   * that tick has begun, and its end reads on.
-   */
+  /** Calls back when it is the turn of a connection that rests: in the next tick, or a later one if many do. */
   rest({ readers }: ConnectionReads, readOn: () => void): void {
     readers.push(readOn);
     this.#rounds.enter(readers);
+    // A long frame may have kept it from resting in the tick that was full.
+    this.#begin();
   }
 
   #add(bytes: number): void {
     this.#bytes += bytes;
     // Most ticks read far less. What they read counts until a tick has begun, so that none reads more than it may.
-    if (this.#begun || this.#bytes < WIRE.readATickBytes / 2) return;
+    if (this.#bytes >= WIRE.readATickBytes / 2) this.#begin();
+  }
+
+  #begin(): void {
+    if (this.#begun) return;
     this.#begun = true;
     this.#tick++;
     this.#later(this.#next);
