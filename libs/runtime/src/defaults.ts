@@ -129,12 +129,12 @@ export const RUNTIME = {
 
   /** What a program needs of its memory limit before any is left for tunnels: an agent takes 21 MiB after its start, a server 35 after some dials. */
   programBytes: 32 * 1024 * 1024,
-  /** Where memory is limited, a tunnel's buffers are so small that at each place this many fit into what is left for tunnels. */
-  tunnels: 1024,
+  /** Where memory is limited, buffers are so small that this many fit into what is left: two in each direction of each of 1,024 tunnels. */
+  buffers: 4096,
   /** The smallest buffer of a tunnel, however little is left: with less, the objects around it weigh more than its bytes. */
   leastBufferBytes: 16 * 1024,
-  /** The part of what is left for tunnels that they may hold together for one purpose: the growth of windows, packets of slow readers. */
-  poolPart: 1 / 8,
+  /** The part of what is left for tunnels that they may hold together for one purpose: the growth of windows, packets of slow readers. There are five. */
+  poolPart: 1 / 16,
   /** Buffers that died young are freed when so much was read: this part of what is left for tunnels. */
   garbagePart: 1 / 16,
   /** ... but this is what V8 lets pile up in any case (14.6: twice its usual semi-space). */

@@ -7,8 +7,9 @@ const MIB = 1024 * 1024;
 test('buffers of a tunnel shrink with the memory that a limit leaves', () => {
   const usual = { stream: 65_536, ahead: 131_072, kept: 262_144, window: 65_536 };
   assert.deepEqual(bufferSizesFor(0), usual);
-  assert.deepEqual(bufferSizesFor(1024 * MIB), usual);
-  assert.deepEqual(bufferSizesFor(128 * MIB), { stream: 65_536, ahead: 98_304, kept: 98_304, window: 65_536 });
+  assert.deepEqual(bufferSizesFor(1056 * MIB), usual);
+  assert.deepEqual(bufferSizesFor(128 * MIB), { stream: 24_576, ahead: 24_576, kept: 24_576, window: 24_576 });
+  assert.deepEqual(bufferSizesFor(512 * MIB), { stream: 65_536, ahead: 122_880, kept: 122_880, window: 65_536 });
   for (const limit of [30, 48])
     assert.deepEqual(bufferSizesFor(limit * MIB), { stream: 16_384, ahead: 16_384, kept: 16_384, window: 16_384 });
 });

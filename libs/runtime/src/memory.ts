@@ -20,7 +20,7 @@ export function poolBytes(usual: number, part: number = RUNTIME.poolPart, limit 
 
 /** What a tunnel holds at each place in a process with this limit, in bytes. */
 export function bufferSizesFor(limit: number) {
-  const each = Math.max(RUNTIME.leastBufferBytes, spareOf(limit) / RUNTIME.tunnels);
+  const each = Math.max(RUNTIME.leastBufferBytes, Math.floor(spareOf(limit) / RUNTIME.buffers));
   return {
     stream: Math.min(RUNTIME.streamBytes, each),
     ahead: Math.min(RUNTIME.aheadBytes, each),

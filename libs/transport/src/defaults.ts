@@ -155,7 +155,7 @@ export const TRANSPORT = {
   /** The most data in one DATA packet of other senders. A Go peer accepts 4 MiB, but larger packets only make the other tunnels wait longer. */
   packetsDataBytes: 64 * 1024,
   /** How much a reader of a tunnel of packets may leave unread before further data counts as waiting. */
-  packetsReadAheadBytes: 64 * 1024,
+  packetsReadAheadBytes: bufferSizes.stream,
   /** How long a dial of an ANP server may take at an agent. */
   packetsDialMs: 30_000,
   /** Dials and tunnels at the same time on a packet channel that carries many. */

@@ -120,7 +120,7 @@ export const WIRE = {
   /** Streams of a group that may wait for their turn before those that have closed meanwhile are searched for. */
   pruneAt: 1000,
   /** What may wait in a stream before its writer is asked to pause. */
-  queueAheadBytes: 64 * 1024,
+  queueAheadBytes: bufferSizes.stream,
   /** What a link may have sent, and the other process not have read, besides what the path holds, if several groups of streams share it. */
   inFlightSharedBytes: 512 * 1024,
   /** The same for a single group: nobody waits behind it. */

@@ -7,13 +7,19 @@ import {
   type ControlGroup,
   controlGroup,
   controlGroupMissing,
+  goMissing,
+  Member,
+  type MemberSettings,
   newTrust,
+  peer,
   type Scope,
   scoped,
   serverMember,
+  type Trust,
   unlessBundled,
   unlessSlow,
   until,
+  uplinkFlags,
 } from '../harness/index.ts';
 import { listening } from '../rig/child.ts';
 import { Control } from '../rig/load/control.ts';
@@ -33,6 +39,8 @@ const LEAST: Sizes = { server: 128 * MIB, agent: 48 * MIB };
 const MORE: Sizes = { server: 192 * MIB, agent: 64 * MIB };
 /** What it needs for all of it at once. */
 const ALL: Sizes = { server: 256 * MIB, agent: 192 * MIB };
+/** What it needs for both directions at once, without idle tunnels. */
+const BOTH: Sizes = { server: LEAST.server, agent: ALL.agent };
 
 const DIALS = 4000;
 const DIALS_AT_ONCE = 8;
@@ -59,12 +67,23 @@ interface Rig {
   readonly groups: Readonly<Record<'server' | 'agent', ControlGroup>>;
 }
 
-async function rig(scope: Scope, protocol: 'grpc' | 'connect', sizes: Sizes): Promise<Rig> {
+/** As the harness' `agentMember`, with upstream's agent. */
+async function goAgentMember(scope: Scope, trust: Trust, id: string, port: number, settings: MemberSettings = {}) {
+  const { healthPort, ...flags } = await uplinkFlags(trust, port);
+  return new Member(scope, { id, runs: [await peer(), 'agent'], flags, healthPort, ...settings });
+}
+
+async function rig(
+  scope: Scope,
+  protocol: 'grpc' | 'connect',
+  sizes: Sizes,
+  startAgent: typeof agentMember,
+): Promise<Rig> {
   const groups = { server: controlGroup(scope, sizes.server), agent: controlGroup(scope, sizes.agent) };
   const trust = await newTrust(scope);
   const env = AS_IN_IMAGE;
   const { member: server, agentPort, ways } = await serverMember(scope, trust, 'server', { env, place: groups.server });
-  const agent = await agentMember(scope, trust, 'agent', agentPort, { env, place: groups.agent });
+  const agent = await startAgent(scope, trust, 'agent', agentPort, { env, place: groups.agent });
   await Promise.all([server, agent].map(({ program }) => program.waitReady()));
   const { port } = await listening(scope, 'rig/load/destination.ts');
   const tunnels = new Tunnels({ kind: 'door', door: ways, protocol }, port);
@@ -123,9 +142,13 @@ async function dials({ tunnels }: Rig): Promise<void> {
 }
 
 async function downloads(rig: Rig): Promise<void> {
-  const { control } = rig;
   // Nobody reads these.
-  for (const tunnel of await opened(rig, STANDING_STILL)) tunnel.write(header('source', control.newId()));
+  for (const tunnel of await opened(rig, STANDING_STILL)) tunnel.write(header('source', rig.control.newId()));
+  await readDownloads(rig);
+}
+
+async function readDownloads(rig: Rig): Promise<void> {
+  const { control } = rig;
   const flows = (await opened(rig, TRANSFERS)).map((tunnel) => new Flow(tunnel, control.newId()));
   const fetched = flows.map((flow) => flow.fetch(KIB));
   for (const { tunnel } of flows.slice(0, SLOW)) readSlowly(tunnel);
@@ -134,8 +157,12 @@ async function downloads(rig: Rig): Promise<void> {
 }
 
 async function uploads(rig: Rig): Promise<void> {
+  for (const tunnel of await opened(rig, STANDING_STILL)) new Flow(tunnel, rig.control.newId()).upload('stall');
+  await readUploads(rig);
+}
+
+async function readUploads(rig: Rig): Promise<void> {
   const { control } = rig;
-  for (const tunnel of await opened(rig, STANDING_STILL)) new Flow(tunnel, control.newId()).upload('stall');
   const flows = (await opened(rig, TRANSFERS)).map((tunnel) => new Flow(tunnel, control.newId()));
   const sent = flows.map((flow, index) => flow.send(KIB, index < SLOW ? SLOW_BYTES_PER_MS : 0));
   await moved(flows, sent);
@@ -179,8 +206,8 @@ function readSlowly(tunnel: Duplex): void {
   });
 }
 
-/** What one pair does. */
-const ROWS: readonly (readonly ['connect' | 'grpc', string, Work, sizes?: Sizes])[] = [
+/** What one pair does. Tunnels of a Go agent share one window, so those that nobody reads would hold up all others until they are ended. */
+const ROWS: readonly (readonly ['connect' | 'grpc', string, Work, sizes?: Sizes, agent?: 'our' | 'Go'])[] = [
   ['connect', '4,000 dials, 8 at a time', dials],
   ['connect', '200 downloads beside 500 idle tunnels', besideIdle(downloads)],
   ['connect', '200 uploads beside 500 idle tunnels', besideIdle(uploads)],
@@ -190,15 +217,17 @@ const ROWS: readonly (readonly ['connect' | 'grpc', string, Work, sizes?: Sizes]
   ['grpc', '200 downloads beside 500 idle tunnels', besideIdle(downloads)],
   ['grpc', '200 uploads', uploads],
   ['grpc', '200 uploads beside 500 idle tunnels', besideIdle(uploads), MORE],
+  ['grpc', '200 downloads and 200 uploads at once', atOnce(downloads, uploads), BOTH],
+  ['grpc', '200 downloads and 200 uploads at once', atOnce(readDownloads, readUploads), BOTH, 'Go'],
   ['grpc', 'all of it at once beside 500 idle tunnels', besideIdle(atOnce(dials, downloads, uploads)), ALL],
 ];
 
-for (const [protocol, what, work, sizes = LEAST] of ROWS) {
+for (const [protocol, what, work, sizes = LEAST, make = 'our'] of ROWS) {
   test(
-    `by ${protocol}, an agent in ${sizes.agent / MIB} MiB and a server in ${sizes.server / MIB} MiB live through ${what}`,
-    { skip: unlessSlow() || unlessBundled() || controlGroupMissing() },
+    `by ${protocol}, ${make} agent in ${sizes.agent / MIB} MiB and a server in ${sizes.server / MIB} MiB live through ${what}`,
+    { skip: unlessSlow() || unlessBundled() || controlGroupMissing() || (make === 'Go' && goMissing()) },
     scoped(async (scope, context) => {
-      const made = await rig(scope, protocol, sizes);
+      const made = await rig(scope, protocol, sizes, make === 'Go' ? goAgentMember : agentMember);
       const peaks = watched(scope, made);
       const began = performance.now();
       try {
