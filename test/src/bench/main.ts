@@ -53,6 +53,7 @@ function plan(): Plan {
   const [rounds, seconds] = [Number(values.repeat), Number(values.seconds)];
   if (!(Number.isInteger(rounds) && rounds > 0)) misused('--repeat needs a whole number.');
   if (!(seconds > 0)) misused('--seconds needs a number.');
+  if (!/^\d+$/.test(values.idle)) misused('--idle needs a whole number.');
   const [server, agent] = [values['anp-server'], values['anp-agent']];
   return {
     rounds,

@@ -19,7 +19,7 @@ const SMALL = [
 
 function over(name: string, title: string, downloads: number, small: number, direction: Direction): Line {
   const shows = small > 0 ? [RATE, ...SMALL] : [RATE];
-  const how = { conns: downloads, rate: 0, on: ['path'], fresh: true, once: true } as const;
+  const how = { conns: downloads, rate: 0, on: ['path'], fresh: true, once: false } as const;
   return { name, title, work: 'path', path: { direction, small }, shows, ...how };
 }
 

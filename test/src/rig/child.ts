@@ -56,6 +56,11 @@ export class Child implements AsyncDisposable {
     this.#child.send(message as object);
   }
 
+  /** Tells it to end, as it is told from outside. */
+  stop(): void {
+    this.#child.kill();
+  }
+
   /** Lets it end what it has started, and itself. Resolves once it has. */
   async leave(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;

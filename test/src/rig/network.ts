@@ -4,7 +4,6 @@ import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { goMissing, goProgram, isAlive, killChild, Scope, within } from '../harness/index.ts';
 import { Child } from './child.ts';
-import { unless } from './command.ts';
 
 const run = promisify(execFile);
 const NAMESPACES = '/run/netns';
@@ -49,12 +48,12 @@ export async function namespace<T extends string>(scope: Scope, wires: readonly 
   return { name, command: ['ip', 'netns', 'exec', name], wire: (of: T) => made.get(of) as Wire };
 }
 
-/** How long what runs apart may take, in milliseconds. */
-const APART_WITHIN = 3_600_000;
+/** How long what runs apart may take, in milliseconds: its steps have deadlines of their own, and a run over all paths takes hours. */
+const APART_WITHIN = 24 * 3_600_000;
 
 /**
  * Runs a file below test/src in a network of its own, and sends it a message.
- * @param signal lets it end early
+ * @param signal tells it to end, and to answer with what it has
  * @param settings of that network, as sysctl(8) takes them
  * @returns its answer
  */
@@ -69,7 +68,9 @@ export async function apart<T>(
   if (settings.length > 0) await run(ip, [...inside, 'sysctl', '-qw', ...settings]);
   const child = new Child(file, { command: [ip, ...inside, process.execPath] });
   scope.defer(() => child.leave());
-  return await unless(signal, child.ask<T>(message, APART_WITHIN));
+  signal.throwIfAborted();
+  signal.addEventListener('abort', () => child.stop(), { once: true });
+  return await child.ask<T>(message, APART_WITHIN);
 }
 
 async function stretch(scope: Scope, name: string, index: number): Promise<Wire> {
