@@ -175,3 +175,13 @@ test("an agent's state is its hub's word: a gateway's copy is older", async (con
     ],
   );
 });
+
+test('the state of an agent whose hub does not answer is the word of a gateway that reaches the hub', async (context) => {
+  const copy = aSession({ hubId: 'h2' });
+  sessionsSaid(context, { g1: [{ ...copy, suspected: true }], g2: [copy], h1: [] });
+  const { sessions, hubs } = await lookAt(NOTHING, 'g1', true);
+  assert.deepEqual(
+    agentsOf(sessions, hubs).map(({ id, state }) => [id, state]),
+    [['a', 'thin']],
+  );
+});

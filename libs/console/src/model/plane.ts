@@ -117,11 +117,11 @@ function answerOf<T>(told: readonly Told<T>[], id: string): T | undefined {
   return told.find(({ member }) => member.id === id)?.answer;
 }
 
-/** Asks hubs; a gateway too if one of them does not answer, because gateways know the sessions of all. */
+/** Asks hubs; gateways too if a hub does not answer: those that reach it know its sessions, and one of them may not. */
 async function sessionsOf(members: readonly Seen[], hubs: readonly Hub[]): Promise<Session[]> {
   const answering = members.filter(({ status }) => status !== undefined);
   const said = answering.filter(({ id }) => hubs.some(({ hubId }) => hubId === id));
-  const asked = [...said, ...(said.length < hubs.length ? gatewaysOf({ members }).slice(0, 1) : [])];
+  const asked = [...said, ...(said.length < hubs.length ? gatewaysOf({ members }) : [])];
   const ids = new Set((asked.length > 0 ? asked : answering).map(({ id }) => id));
   const told = await askAll([...ids], 'ListSessions', {});
   return sessionsIn(told.flatMap(({ member: { id }, answer }) => (answer ? [{ id, sessions: answer.sessions }] : [])));
