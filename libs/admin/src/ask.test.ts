@@ -186,7 +186,7 @@ async function ofTenant(turn: (tenant: string, bytes: number) => number) {
   };
 }
 
-test("a tenant's question takes a turn for what it sends, and one for each member that it asks", async () => {
+test("a tenant's question takes a turn for what it sends, and one for what its members cost beyond that", async () => {
   const turns: [string, number][] = [];
   await using server = await ofTenant((...turn) => {
     turns.push(turn);
@@ -195,14 +195,17 @@ test("a tenant's question takes a turn for what it sends, and one for each membe
   const questions = [
     { method: 'GetStatus', members: ['g1', 'g2', 'h1'] },
     { method: 'GetStatus', members: [] },
+    { method: 'GetStatus', members: [], padding: 'x'.repeat(ADMIN.askBytes) },
   ];
   for (const question of questions) await lines(await post(server, question));
-  const [three, one] = questions.map((question) => JSON.stringify(question).length);
+  const [three = 0, one = 0, long = 0] = questions.map((question) => JSON.stringify(question).length);
   assert.deepEqual(turns, [
     ['acme', three],
-    ['acme', 3 * ADMIN.askBytes],
+    ['acme', 3 * ADMIN.askBytes - three],
     ['acme', one],
-    ['acme', ADMIN.askBytes],
+    ['acme', ADMIN.askBytes - one],
+    ['acme', long],
+    ['acme', 0],
   ]);
 });
 

@@ -109,10 +109,11 @@ export class AskPage {
     this.#open.set(tenant, open + 1);
     try {
       if (open >= ADMIN.asksOfTenant) throw exhausted(`${ADMIN.asksOfTenant} questions are open: end some first`);
-      if (visitor.operator.tenant !== undefined) await this.#turn(tenant, sentBytes(request), gone.signal);
+      const sent = sentBytes(request);
+      if (visitor.operator.tenant !== undefined) await this.#turn(tenant, sent, gone.signal);
       const asked = await readAsked(request, visitor);
       this.#admit(visitor, asked.method);
-      await sendLines(response, this.#lines(asked, visitor, gone.signal), gone.signal);
+      await sendLines(response, this.#lines(asked, sent, visitor, gone.signal), gone.signal);
     } catch (error) {
       if (gone.signal.aborted) return;
       const { status, fault } = faultOf(error);
@@ -139,10 +140,12 @@ export class AskPage {
     throw denied(fault.message);
   }
 
-  async *#lines(asked: Asked, { operator }: Visitor, signal: AbortSignal): AsyncIterable<AskLine> {
+  /** @param sent bytes, which have had their turn */
+  async *#lines(asked: Asked, sent: number, { operator }: Visitor, signal: AbortSignal): AsyncIterable<AskLine> {
     const { method, message } = asked;
     const whom = await this.#whom(asked);
-    if (operator.tenant !== undefined) await this.#turn(operator.tenant, whom.length * ADMIN.askBytes, signal);
+    const more = Math.max(0, whom.length * ADMIN.askBytes - sent);
+    if (operator.tenant !== undefined) await this.#turn(operator.tenant, more, signal);
     const answers = whom.map(({ member, to }) =>
       this.#told({ to, method, message, operator, reads: changesNothing(methodNamed(method)) }, asked, signal, member),
     );

@@ -40,7 +40,7 @@ export const ADMIN = {
   visitsMs: 1_000,
   /** How long each member may take to answer a question that another member passes on, unless the operator says. */
   askMs: 2_000,
-  /** What a question takes of what a tenant's operators may send, for each member that it is for, in bytes. */
+  /** What a question takes of what a tenant's operators may send, for each member that it is for, in bytes: at least what it sends itself. */
   askBytes: 160,
   /** Questions that the operators of one tenant, or those of the plane, may have open at a member: each asks all others. */
   asksOfTenant: 32,
