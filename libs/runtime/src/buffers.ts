@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { RUNTIME } from './defaults.ts';
+import { memory } from './memory.ts';
 
 /** Whether a piece keeps much more memory than it needs: a socket's read has many frames in it, and each is a view of that. */
 function pins(piece: Uint8Array): boolean {
@@ -8,7 +9,9 @@ function pins(piece: Uint8Array): boolean {
 
 /** The same bytes, to be kept. */
 export function compact(piece: Uint8Array): Uint8Array {
-  return pins(piece) ? Buffer.from(piece) : piece;
+  if (!pins(piece)) return piece;
+  memory.filled(piece.length);
+  return Buffer.from(piece);
 }
 
 /**
@@ -50,6 +53,7 @@ export class Packing {
     const size = Math.max(piece.length, Math.min(RUNTIME.lastBlockBytes, next));
     // Only the first may lie in a pool with others: it is quick to make, and so one pool is kept at most.
     this.#block = size > RUNTIME.firstBlockBytes ? Buffer.allocUnsafeSlow(size) : Buffer.allocUnsafe(size);
+    memory.filled(size);
     this.#block.set(piece);
     this.#used = piece.length;
     return this.#block.subarray(0, piece.length);

@@ -135,7 +135,7 @@ export const RUNTIME = {
   leastBufferBytes: 16 * 1024,
   /** The part of what is left for tunnels that they may hold together for one purpose: the growth of windows, packets of slow readers. There are five. */
   poolPart: 1 / 16,
-  /** Buffers that died young are freed when so much was read: this part of what is left for tunnels. */
+  /** Buffers that died young are freed when so much was filled: this part of what is left for tunnels. */
   garbagePart: 1 / 16,
   /** ... but this is what V8 lets pile up in any case (14.6: twice its usual semi-space). */
   garbageBytes: 32 * 1024 * 1024,

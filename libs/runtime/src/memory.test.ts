@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bufferSizesFor, Memory, poolBytes } from './memory.ts';
+import { compact, Packing } from './buffers.ts';
+import { bufferSizesFor, Memory, memory, poolBytes } from './memory.ts';
 
 const MIB = 1024 * 1024;
 
@@ -73,14 +74,24 @@ test('memory is scarce once only a sixteenth of the limit is left, which is look
 test('without a limit, nobody looks, and nothing is collected', () => {
   const used = new Used(0);
   const memory = new Memory(used);
-  memory.read(1024 * MIB);
+  memory.filled(1024 * MIB);
   assert.equal(memory.scarce, false);
   assert.deepEqual([used.looks, used.collections], [0, 0]);
 });
 
-test('what died young is collected each time that a sixteenth of what is left for tunnels was read', () => {
+test('what died young is collected each time that a sixteenth of what is left for tunnels was filled', () => {
   const used = new Used(48);
   const memory = new Memory(used);
-  for (let read = 0; read < 8; read++) memory.read(MIB / 2);
+  for (let n = 0; n < 8; n++) memory.filled(MIB / 2);
   assert.equal(used.collections, 4);
+});
+
+test('copies that are kept count as filled too', (context) => {
+  const filled = context.mock.method(memory, 'filled');
+  compact(Buffer.alloc(65_536).subarray(0, 4096));
+  new Packing().begin(Buffer.alloc(100));
+  assert.deepEqual(
+    filled.mock.calls.map(({ arguments: [bytes] }) => bytes),
+    [4096, 256],
+  );
 });

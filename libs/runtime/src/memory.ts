@@ -71,11 +71,8 @@ export class Memory {
     return this.#scarce;
   }
 
-  /**
-   * Counts bytes that were read into buffers of their own. V8 frees those that died young only when it has 32 MiB of them: their objects are
-   * small, and it counts little else.
-   */
-  read(bytes: number): void {
+  /** Counts bytes that were read or copied into new buffers. V8 frees those that died young only when it has 32 MiB: it counts little but objects. */
+  filled(bytes: number): void {
     this.#unread -= bytes;
     if (this.#unread > 0) return;
     this.#unread = this.#garbage;

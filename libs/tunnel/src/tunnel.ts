@@ -393,7 +393,7 @@ class Side implements EndUser, MeteredFlow {
     try {
       this.bytes += chunk.length;
       this.readAt = performance.now();
-      memory.read(chunk.length);
+      memory.filled(chunk.length);
       if (!this.#tunnel.mayPass(this)) return;
       const room = this.sink.write(chunk);
       this.gate?.afterRead(chunk.length, room);
