@@ -152,7 +152,7 @@ export class TenantTokens implements TokenJudge {
       const problems = entries.flatMap(({ at, url }) =>
         url?.problem ? { line: 1, column: 1, at, message: url.problem } : [],
       );
-      return problems.length > 0 ? { path, problems, kept: tenant } : [];
+      return problems.length > 0 ? { path, problems, kept: tenant, newest: true } : [];
     });
   }
 

@@ -97,6 +97,7 @@ test('a tenant whose kubeconfig is not whole at the start is in force, and its f
   const { tenants, look } = await bound(follow());
   assert.ok(tenants.get('acme'));
   assert.match(said(), /^acme: reviewer\.conf: .*\nbeta: reviewer\.conf: /);
+  assert.ok(failures.at(-1)?.every(({ newest }) => newest));
   // What else the file says changes meanwhile.
   await write('acme.yaml', `tenant: acme\nlimits: {agents: 3}\n${reviewed}`);
   await look();
@@ -113,6 +114,7 @@ test('a tenant whose kubeconfig is not whole at the start is in force, and its f
   await look();
   assert.match(said(), /^acme: reviewer\.conf: /);
   assert.equal(tenants.get('acme'), before, 'the same reviewer');
+  assert.equal(failures.at(-1)?.[0]?.newest, false, 'by an earlier text');
 });
 
 test('a kubeconfig that turns bad is reported as its file, and what was in force stays', async (context) => {

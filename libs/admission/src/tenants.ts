@@ -58,8 +58,10 @@ export interface TenantsChange {
 export interface FileProblems {
   readonly path: string;
   readonly problems: readonly Problem[];
-  /** The tenant that an earlier text of the file keeps in force. */
+  /** The tenant that is in force nevertheless. */
   readonly kept?: string;
+  /** It is by the newest text: only what a problem is about does not work. */
+  readonly newest?: boolean;
 }
 
 interface Entry {
@@ -149,9 +151,9 @@ export class Tenants {
 
   get problems(): FileProblems[] {
     const now = Date.now();
-    return [...this.#entries].flatMap(([path, { problems, tenant, source }]) => {
+    return [...this.#entries].flatMap(([path, { problems, tenant, source, newest }]) => {
       const all = [...problems, ...(tenant ? [...overdue(tenant, source, now), ...this.#found(tenant, source)] : [])];
-      return all.length > 0 ? [{ path, problems: all, ...(tenant && { kept: tenant.name }) }] : [];
+      return all.length > 0 ? [{ path, problems: all, newest, ...(tenant && { kept: tenant.name }) }] : [];
     });
   }
 

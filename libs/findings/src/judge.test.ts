@@ -256,6 +256,12 @@ const ROWS: readonly Row[] = [
     /raise limits.tunnels/,
   ],
   [
+    'a file of which something does not work',
+    withTenants({ file: 'b.yaml' }, [{ file: 'b.yaml', line: 2, column: 1, message: 'b.conf: no server', kept: '' }]),
+    /^fail tenants b.yaml:2:1: b.conf: no server; its tenant is in force, at g1$/,
+    /isthmus tenants check/,
+  ],
+  [
     "tenants' files",
     withTenants({}, [{ file: 'b.yaml', line: 2, column: 1, message: 'colour is unknown', kept: '' }]),
     /^fail tenants b.yaml:2:1: colour is unknown; its tenant is not in force, at g1$/,

@@ -182,7 +182,8 @@ export function ofTenants(evidence: Evidence): Result[] {
   const files = new Map<string, Finding & { readonly ids: string[] }>();
   for (const { id, tenants } of configured) {
     for (const problem of tenants.problems) {
-      const found = report.fail(...problemFound(problem));
+      const inForce = tenants.tenants.some(({ file }) => file === problem.file);
+      const found = report.fail(...problemFound(problem, inForce));
       const key = JSON.stringify([found.about, found.detail]);
       files.set(key, { ...found, ids: [...(files.get(key)?.ids ?? []), id] });
     }
@@ -230,8 +231,14 @@ export function ofTenants(evidence: Evidence): Result[] {
 }
 
 /** Returns what a file, an object or the sync itself is called, what is wrong with it, and what to do. */
-function problemFound({ file, line, column, message, kept }: Tenants['problems'][number]): [string, string, string] {
-  const still = (none: string) => (kept === '' ? none : `tenant ${kept} stays as it was`);
+function problemFound(
+  { file, line, column, message, kept }: Tenants['problems'][number],
+  inForce: boolean,
+): [string, string, string] {
+  const still = (none: string) => {
+    if (kept !== '') return `tenant ${kept} stays as it was`;
+    return inForce ? 'its tenant is in force' : none;
+  };
   if (line > 0) {
     const todo = 'fix the file: isthmus tenants check says when it can be used';
     return [`${file}:${line}:${column}`, `${message}; ${still('its tenant is not in force')}, at `, todo];

@@ -83,7 +83,7 @@ test(
     const root = await port.options();
     const all = await isthmus(program, 'tenants', ...root);
     assert.equal(all.status, 1, all.err);
-    assert.match(all.out, /\nacme .* acme\.yaml\nbeta .* beta\.yaml\n\nFiles and objects that cannot be used:\n/);
+    assert.match(all.out, /\nacme .* acme\.yaml\nbeta .* beta\.yaml\n\nFiles and objects with problems:\n/);
     assert.match(all.out, / {2}bad\.yaml:2:1: colour: unknown field colour, at \S+\n/);
     const check = await isthmus(program, 'check', '--no-dials', ...root);
     assert.match(check.out, /FAIL {2}tenants +bad\.yaml:2:1: colour: unknown field colour; its tenant is not in force/);

@@ -61,7 +61,7 @@ describe('what tenants prints', () => {
         'acme         12         24        90         1   kube-apiserver   tunnels 90% (90 of 100 at gw-1)   acme.yaml',
         'beta          0          0         0         0   -                -                                 Cluster b/beta',
         '',
-        'Files and objects that cannot be used:',
+        'Files and objects with problems:',
         '  bad.yaml:2:1: colour: unknown field colour, at gw-1, hub-1',
         '  beta.yaml:1:9: no such file (tenant beta stays as it was), at hub-1',
         '  Cluster b/new: there is no secret b/new-ca yet, at hub-1',

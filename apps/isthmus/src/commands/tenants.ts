@@ -126,7 +126,7 @@ export function tenantsText({ configured, tenants, problems }: Omit<TenantsView,
     const still = kept === undefined ? '' : ` (tenant ${kept} stays as it was)`;
     return `  ${problemText(problem)}${still}, at ${members.join(', ')}\n`;
   });
-  const bad = lines.length > 0 ? style.bad(`\nFiles and objects that cannot be used:\n${lines.join('')}`) : '';
+  const bad = lines.length > 0 ? style.bad(`\nFiles and objects with problems:\n${lines.join('')}`) : '';
   return body + remark + bad;
 }
 

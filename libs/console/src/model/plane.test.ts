@@ -132,14 +132,15 @@ test('a tenant says where it comes from, and what is wrong with it comes first',
   ];
   const problem = (file: string, message: string, kept = '') => ({ file, message, kept, line: 0, column: 0 });
   const wrong = problem('Cluster acme/prod', 'secret acme/prod-ca has no key "tls.crt"', 'acme-prod');
-  const problems = [wrong, problem('Cluster b/new', 'there is no secret b/new-ca yet')];
+  const reviewer = problem('beta.yaml', 'reviewer.conf: it has no server');
+  const problems = [wrong, reviewer, problem('Cluster b/new', 'there is no secret b/new-ca yet')];
   const members = ['g1', 'h1'].map((id) =>
     aMember(id, { tenants: { configured: true, problems, tenants, unopened: [] } }),
   );
   assert.deepEqual(tenantsOf({ members }), [
     { tenant: '', from: 'Cluster b/new', agents: 0, wrong: 'there is no secret b/new-ca yet' },
     { tenant: 'acme-prod', from: 'Cluster acme/prod', agents: 2, wrong: wrong.message },
-    { tenant: 'beta', from: 'beta.yaml', agents: 0, wrong: '' },
+    { tenant: 'beta', from: 'beta.yaml', agents: 0, wrong: reviewer.message },
   ]);
 });
 

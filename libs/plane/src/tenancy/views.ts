@@ -116,8 +116,8 @@ function heldBy(sessions: Iterable<SessionInfo>): Map<string, Held> {
  * Passes with problems too: one tenant's bad file must not make a server unready for the other tenants.
  */
 function tenantsCheck({ tenants, problems }: Admission, unopened: readonly string[]): Check {
-  const text = ({ path, problems: [first], kept }: (typeof problems)[number]) => {
-    const still = kept === undefined ? '' : ` (tenant ${kept} stays as it was)`;
+  const text = ({ path, problems: [first], kept, newest }: (typeof problems)[number]) => {
+    const still = kept === undefined || newest ? '' : ` (tenant ${kept} stays as it was)`;
     return `${first ? problemText(path, first) : path}${still}`;
   };
   const files = problems.length === 1 ? '1 file with problems' : `${problems.length} files with problems`;
@@ -191,10 +191,10 @@ function tenantsState(admission: Admission): TenantsState {
 }
 
 function problemsOf({ problems }: Admission): FileProblem[] {
-  return problems.flatMap(({ path, problems: found, kept }) =>
+  return problems.flatMap(({ path, problems: found, kept, newest }) =>
     found.map((problem) => {
       const { line, column } = problem;
-      return { file: path, line, column, message: problemMessage(problem), kept };
+      return { file: path, line, column, message: problemMessage(problem), ...(!newest && { kept }) };
     }),
   );
 }
