@@ -5,7 +5,7 @@ export const ADMISSION = {
    * whose files are links into a directory that is replaced.
    */
   tenantsPollMs: 2000,
-  /** How often the program's own CA bundles are checked for changes. */
+  /** How often the program's own CA bundles are checked for changes: one that is written in place is in force after 4 to 8 s. */
   bundlesPollMs: 4000,
   /** A file that is written in place is read at the look after so many that each found it changed, though it may be half. */
   laterStates: 5,

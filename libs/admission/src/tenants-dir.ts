@@ -61,8 +61,8 @@ export class TenantsDir {
   }
 
   /**
-   * Looks at the files. What was written before the call is in force when it resolves: looks follow each other, because one that runs may
-   * have passed the file that its caller has just written.
+   * Looks at the files. A file that was renamed into its place before the call is in force when it resolves: looks follow each other, because one
+   * that runs may have passed the file that its caller has just written. One that was written in place waits for another look.
    */
   look(deep = true): Promise<void> {
     this.#looking = this.#looking.catch(() => {}).then(() => this.#look(deep));

@@ -60,8 +60,9 @@ export const WIRE = {
    */
   headReadBytes: 16 * 1024,
   /**
-   * What each frame counts for there, each field of a head, and each piece that comes by itself: all connections together read some 1,000 in a tick, one at least 128. A frame takes 2 microseconds, and
-   * 64 KiB hold 6,500 with one byte each. 40 connections of one tenant full of them held up another's dials for .5 s.
+   * What each frame counts for there, each field of a head, and each piece that comes by itself: all connections together read some 1,000 in a
+   * tick, one at least 128. A frame takes 2 microseconds, and 64 KiB hold 6,500 with one byte each. 40 connections of one tenant full of them
+   * held up another's dials for .5 s.
    */
   frameReadBytes: 512,
   /** What the connections of each tenant may read in a tick, even if others have read much: one read of a socket. It is also their turn. */
