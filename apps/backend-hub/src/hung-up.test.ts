@@ -9,9 +9,11 @@ import tls from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { until } from '@isthmus/runtime/testing';
 import { LinkClient, servePeers } from '@isthmus/transport';
-import { type GatewayLoss, planeEvents } from '@isthmus/tunnel';
+import { type Ask, type GatewayLoss, planeEvents } from '@isthmus/tunnel';
 
 const NAME = '0123456789abcdef';
+
+const nothing: Ask = async function* () {};
 
 /** A hub's peer port, and gateways that name their process. */
 async function hub(context: TestContext) {
@@ -27,9 +29,11 @@ async function hub(context: TestContext) {
     dial: () => Promise.reject(new Error('no dial was expected')),
     attach: () => Promise.reject(new Error('no attach was expected')),
     events: planeEvents(),
+    answer: nothing,
     hungUp: (loss) => told.push(loss),
   });
   context.after(() => server.close());
+  let members = 0;
   const connect = async (gatewayInstance?: string) => {
     const socket = tls.connect({
       host: '127.0.0.1',
@@ -42,11 +46,14 @@ async function hub(context: TestContext) {
     });
     await once(socket, 'secureConnect');
     const named = gatewayInstance !== undefined && { gatewayInstance };
-    const link = new LinkClient({ socket, peer: 'hub', events: planeEvents(), ...named });
+    const member = { id: `member ${++members}`, answer: nothing };
+    const link = new LinkClient({ socket, peer: 'hub', events: planeEvents(), member, ...named });
     await link.accepted({ timeout: 60_000 });
+    await until(() => server.asked.includes(member.id), 'the link at the hub');
     return { link, socket };
   };
-  return { connect, told };
+  const alone = () => until(() => server.asked.length === 0, 'no connection');
+  return { connect, told, alone };
 }
 
 test('a hub tells of a gateway that closes its connection without a word', async (context) => {
@@ -58,7 +65,7 @@ test('a hub tells of a gateway that closes its connection without a word', async
 });
 
 test('a hub tells of no gateway that has another link, says goodbye, or has no name', async (context) => {
-  const { connect, told } = await hub(context);
+  const { connect, told, alone } = await hub(context);
   const [first, second, nameless] = [await connect(NAME), await connect(NAME), await connect()];
   nameless.socket.destroy();
   first.socket.destroy();
@@ -67,8 +74,6 @@ test('a hub tells of no gateway that has another link, says goodbye, or has no n
   assert.deepEqual(told, []);
   second.link.close();
   third.link.close();
-  await Promise.all([second.link.closed, third.link.closed]);
-  // The hub has read their ends before it answers another.
-  await connect();
+  await alone();
   assert.deepEqual(told, []);
 });
