@@ -16,8 +16,27 @@ function link(clock: FakeClock, read: () => string, send: () => void) {
   };
   again();
   const { promise: closed, resolve: close } = Promise.withResolvers<Error>();
-  return { taken: token.follow({ send, closed }, read()), close };
+  return { taken: token.follow({ send, closed, destroy: close }, read()), close };
 }
+
+test('a link that cannot send a fresh token ends, and the others get theirs', async () => {
+  let current = 'first';
+  const token = new AgentToken(() => current);
+  const follow = (send: () => void) => {
+    const { promise: closed, resolve: destroy } = Promise.withResolvers<Error>();
+    token.follow({ send, closed, destroy }, current);
+    return closed;
+  };
+  const broken = follow(() => {
+    throw new Error('a defect');
+  });
+  let sent = 0;
+  follow(() => void sent++);
+  current = 'second';
+  token.look();
+  assert.equal(sent, 1);
+  assert.equal((await broken).message, 'a defect');
+});
 
 test('a token that the hub does not take is sent again, not before the hub looks at it, and not at once with others', async () => {
   const clock = new FakeClock();

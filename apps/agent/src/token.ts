@@ -4,7 +4,7 @@ import { AGENT } from './defaults.ts';
 
 /** A link whose hub takes fresh tokens. */
 interface Renewal {
-  readonly link: Pick<LinkClient, 'send' | 'closed'>;
+  readonly link: Pick<LinkClient, 'send' | 'closed' | 'destroy'>;
   /** What the hub has taken. */
   taken: string | undefined;
   sent?: { readonly token: string; readonly again: number };
@@ -29,11 +29,19 @@ export class AgentToken {
 
   /** Call every `tokenLookMs`. Without a link, too, what reads the token notices that way what is wrong with its file. */
   look(): void {
+    let token: string | undefined;
     try {
-      const token = this.#read();
-      if (token !== undefined) for (const renewal of this.#renewals) this.#renew(renewal, token);
+      token = this.#read();
     } catch {
       // The connection that needs it says so.
+    }
+    if (token === undefined) return;
+    for (const renewal of this.#renewals) {
+      try {
+        this.#renew(renewal, token);
+      } catch (error) {
+        renewal.link.destroy(error as Error);
+      }
     }
   }
 
