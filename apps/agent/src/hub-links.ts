@@ -187,6 +187,7 @@ class HubLink {
       mostPauseMs: (error) =>
         error instanceof LinkRefused ? AGENT.apiServerLinkRefusedMostMs : TRANSPORT.hubLinkAgainMostMs,
       open: (signal) => this.#open(signal),
+      fault: (error) => options.events.emit('fault', 'api-server link', hub, error),
       opened: changed,
       lost: changed,
       failed(error, again) {

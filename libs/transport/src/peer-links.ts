@@ -117,8 +117,9 @@ class Peer {
     const { apiServers, events, member } = options;
     const { hubId } = hub;
     const mostPauseMs = () => TRANSPORT.hubLinkAgainMostMs;
+    const fault = (error: Error) => events.emit('fault', 'peers', `hub ${hubId}`, error);
     this.kept = new KeptLink({
-      mostPauseMs,
+      ...{ mostPauseMs, fault },
       open: (signal) => this.#unlessDraining(signal, () => this.#connect(signal)),
       opened: () => events.emit('peer:open', hubId, this.#at),
       lost: (reason) => this.#lost(reason),
@@ -126,7 +127,7 @@ class Peer {
     });
     if (!apiServers || !member) return;
     this.#served = new KeptLink({
-      mostPauseMs,
+      ...{ mostPauseMs, fault },
       open: (signal) => this.#unlessDraining(signal, () => this.#serve(apiServers, member.id, signal)),
       // A hub that is not there fails its usual link, too, which says so.
       failed: (error, again) =>

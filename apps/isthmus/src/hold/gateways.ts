@@ -249,11 +249,12 @@ class LinkedGateway {
   }
 
   open(): void {
-    const { log, changed } = this.#options;
+    const { log, changed, events } = this.#options;
     const { name: gateway } = this;
     this.#kept = new KeptLink({
       mostPauseMs: () => ISTHMUS.holdConnectAgainMostMs,
-      open: () => this.#linked(),
+      fault: (error) => events.emit('fault', 'gateways', `gateway ${gateway}`, error),
+      open: (signal) => this.#linked(signal),
       opened() {
         log.info({ gateway }, 'gateway connected');
         changed();

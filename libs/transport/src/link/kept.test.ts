@@ -4,8 +4,8 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { TRANSPORT } from '../defaults.ts';
 import { KeptLink } from './kept.ts';
 
-/** A kept link without a socket, on a clock of its own. `next` says what becomes of each attempt. */
-function keep(next: () => Error | undefined) {
+/** A kept link without a socket, on a clock of its own. `next` says what becomes of each attempt; `defect` throws in whatever is called. */
+function keep(next: () => Error | undefined, defect = () => {}) {
   const said: string[] = [];
   const opened: Link[] = [];
   let signal: AbortSignal | undefined;
@@ -28,9 +28,19 @@ function keep(next: () => Error | undefined) {
       if (error) throw error;
       return new Link();
     },
-    opened: (link) => void opened.push(link),
-    lost: ({ message }) => void said.push(`lost: ${message}`),
-    failed: ({ message }, again) => void said.push(`failed${again ? ' again' : ''}: ${message}`),
+    opened(link) {
+      opened.push(link);
+      defect();
+    },
+    lost({ message }) {
+      said.push(`lost: ${message}`);
+      defect();
+    },
+    failed({ message }, again) {
+      said.push(`failed${again ? ' again' : ''}: ${message}`);
+      defect();
+    },
+    fault: ({ message }) => void said.push(`fault: ${message}`),
   });
   const attempts = async (ms: number) => {
     let count = 0;
@@ -106,6 +116,22 @@ describe('a kept link', () => {
     }
     assert.deepEqual(pauses, [50, 100, 200, 400]);
     assert.equal(said.length, 5);
+    kept.stop();
+  });
+
+  run('goes on, and reports it, if what it calls throws', async () => {
+    const outcomes = [new Error('refused'), undefined, undefined];
+    const defect = () => {
+      throw new Error('a defect');
+    };
+    const { kept, said, opened, attempts } = keep(() => outcomes.shift(), defect);
+    await attempts(100);
+    assert.equal(kept.link, opened[0]);
+    await opened[0]?.lose();
+    await attempts(100);
+    assert.equal(kept.link, opened[1]);
+    const fault = 'fault: a defect';
+    assert.deepEqual(said, ['failed: refused', fault, fault, 'lost: silent', fault, fault]);
     kept.stop();
   });
 

@@ -1,4 +1,4 @@
-import { Backoff } from '@isthmus/runtime';
+import { Backoff, guarding } from '@isthmus/runtime';
 import { TRANSPORT } from '../defaults.ts';
 
 interface Keepable {
@@ -21,6 +21,8 @@ interface KeptLinkOptions<Kept extends Keepable> {
   readonly lost?: (reason: Error) => void;
   /** Called when an attempt to open it failed. @param again whether what was wrong before is wrong still */
   readonly failed: (error: Error, again: boolean) => void;
+  /** Called with what one of these has thrown. */
+  readonly fault: (error: Error) => void;
   /** Returns the longest pause after a failed attempt or a loss, in milliseconds. */
   readonly mostPauseMs: (error: Error) => number;
 }
@@ -49,7 +51,8 @@ export class KeptLink<Kept extends Keepable> {
   }
 
   async #run(): Promise<void> {
-    const { open, opened, lost, failed, mostPauseMs } = this.#options;
+    const { open, opened = () => {}, lost = () => {}, failed, fault, mostPauseMs } = this.#options;
+    const guarded = guarding(fault);
     const { signal } = this.#stop;
     let pauseMs: number | undefined;
     const link = await open(signal).catch((error: Error) => error);
@@ -60,12 +63,12 @@ export class KeptLink<Kept extends Keepable> {
     if (link instanceof Error) {
       const again = link.message === this.failure?.error.message;
       this.failure = { error: link, at: Date.now() };
-      failed(link, again);
+      guarded(failed)(link, again);
     } else {
       const since = performance.now();
       this.link = link;
       this.failure = undefined;
-      opened?.(link);
+      guarded(opened)(link);
       const error = await link.closed;
       this.link = undefined;
       this.failure = { error, at: Date.now() };
@@ -75,7 +78,7 @@ export class KeptLink<Kept extends Keepable> {
         this.#backoff.reset();
         pauseMs = 0;
       }
-      lost?.(error);
+      guarded(lost)(error);
     }
     this.#timer = setTimeout(() => void this.#run(), pauseMs ?? this.#backoff.next(mostPauseMs(this.failure.error)));
   }
