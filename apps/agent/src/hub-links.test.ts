@@ -5,6 +5,7 @@ import { Backoff } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { TRANSPORT } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
+import { AGENT } from './defaults.ts';
 import { HubLinks } from './hub-links.ts';
 import { AgentToken } from './token.ts';
 import type { Uplink } from './uplink.ts';
@@ -39,7 +40,7 @@ async function follow(t: TestContext, serve: (socket: Socket) => void) {
   });
   const server = { address: '127.0.0.1', port };
   links.follow({ protocol: 'link', server, serverId: 'h1', leaving: false, closed: closed.promise } as Uplink);
-  return { pauses };
+  return { pauses, end: closed.resolve };
 }
 
 test('a hub that refuses an agent the link to its API server is asked ever more rarely', async (t) => {
@@ -59,4 +60,16 @@ test('a hub whose link to the API server only fails is asked again as soon as us
   const { pauses } = await follow(t, (socket) => void socket.destroy());
   await until(() => pauses.length >= 8, 'pauses');
   assert.ok(Math.max(...pauses) <= 20, `${pauses}`);
+});
+
+test('an agent leaves a hub that does not answer once its session there has ended', async (t) => {
+  using _ = changed(AGENT, { apiServerLinkMs: 600_000 });
+  let open = 0;
+  const { end } = await follow(t, (socket) => {
+    open++;
+    socket.on('close', () => open--).resume();
+  });
+  await until(() => open > 0, 'a connection');
+  end(undefined);
+  await until(() => open === 0, 'its end');
 });

@@ -1,4 +1,4 @@
-import { guarding } from '@isthmus/runtime';
+import { guarding, unlessGivenUp } from '@isthmus/runtime';
 import { API_SERVER, KeptLink, LinkClient, LinkRefused, requestLink, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
@@ -234,7 +234,8 @@ class HubLink {
     const token = this.#options.token.current;
     try {
       const asked = { ...hello, link: 'apiServer', ...(token !== undefined && { token }) } as const;
-      const { hubId, tenant, renewal: renews, ping } = await requestLink(socket, host, asked, timeout);
+      const answer = () => requestLink(socket, host, asked, timeout);
+      const { hubId, tenant, renewal: renews, ping } = await unlessGivenUp(socket, answer, { signal });
       this.hubId = hubId;
       this.tenant = tenant;
       const link = new LinkClient({

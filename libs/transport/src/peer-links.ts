@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
-import { printable, type TlsSettings } from '@isthmus/runtime';
+import { printable, type TlsSettings, unlessGivenUp } from '@isthmus/runtime';
 import { type Ask, HUB_SERVER_NAME, type NextHop, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
 import type { ApiServerLinks } from './api-server/links.ts';
 import { TRANSPORT } from './defaults.ts';
@@ -204,8 +204,8 @@ class Peer {
     const hello = { agentId: id, instance, identifiers: '', version: '', link: 'gateway' } as const;
     const { socket } = await this.#reach(signal);
     try {
-      await requestLink(socket, HUB_SERVER_NAME, hello, TRANSPORT.peerConnectMs);
-      signal.throwIfAborted();
+      const answer = () => requestLink(socket, HUB_SERVER_NAME, hello, TRANSPORT.peerConnectMs);
+      await unlessGivenUp(socket, answer, { signal });
       return apiServers.serve(socket, this.hub.hubId);
     } catch (error) {
       socket.destroy();

@@ -154,6 +154,19 @@ test('a dial whose caller goes while it waits for a gateway ends with the reason
   await assert.rejects(dial, /the caller has gone/);
 });
 
+test('a gateway that never answers is left once this process stops', async () => {
+  using _ = changed(ISTHMUS, { holdConnectMs: 600_000 });
+  const { gateways, at } = await held('mute');
+  let open = 0;
+  await peerAt(at('mute'), (from) => {
+    open++;
+    from.on('close', () => open--).resume();
+  });
+  await until(() => open > 0, 'a connection');
+  await gateways.close();
+  await until(() => open === 0, 'its end');
+});
+
 /** What may be at the socket instead of a gateway, by what the log says of it. */
 const STRANGERS: Readonly<Record<string, (from: Socket) => void>> = {
   'it answered 200 OK': (from) => from.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'),

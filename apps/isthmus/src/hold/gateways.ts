@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import type { GatewayPlace } from '@isthmus/flags';
-import { printable, Queue, type TlsSettings, within } from '@isthmus/runtime';
+import { printable, Queue, type TlsSettings, unlessGivenUp, within } from '@isthmus/runtime';
 import { type CutMessage, connectSecurely, KeptLink, LinkClient, requestHoldLink, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
@@ -276,13 +276,13 @@ class LinkedGateway {
     this.link?.destroy(new Error('isthmus hold stops'));
   }
 
-  async #linked(): Promise<LinkClient> {
+  async #linked(signal: AbortSignal): Promise<LinkClient> {
     const { events, instance, name, answer, changed } = this.#options;
     const timeout = ISTHMUS.holdConnectMs;
-    const socket = await this.#reach();
+    const socket = await this.#reach(signal);
     const peer = `gateway ${this.name}`;
     try {
-      await requestHoldLink(socket, timeout);
+      await unlessGivenUp(socket, () => requestHoldLink(socket, timeout), { signal });
     } catch (error) {
       socket.destroy();
       throw error;
@@ -293,11 +293,11 @@ class LinkedGateway {
       receive: ({ type }) => void (type === 'drain' && changed()),
       suspected: changed,
     });
-    await link.accepted({ timeout });
+    await link.accepted({ timeout, signal });
     return link;
   }
 
-  async #reach(): Promise<Socket> {
+  async #reach(signal: AbortSignal): Promise<Socket> {
     if ('path' in this.#place) {
       const { path } = this.#place;
       const socket = net.connect({ path, allowHalfOpen: true });
@@ -306,6 +306,7 @@ class LinkedGateway {
     }
     const { tls } = this.#options;
     const names = [this.#place.host];
-    return connectSecurely(this.#place, { tls, names, ALPNProtocols: ['http/1.1'], timeout: ISTHMUS.holdConnectMs });
+    const timeout = ISTHMUS.holdConnectMs;
+    return connectSecurely(this.#place, { tls, names, ALPNProtocols: ['http/1.1'], timeout, signal });
   }
 }
