@@ -62,16 +62,21 @@ export function prefixAt(prefixes: readonly Buffer[], bytes: Buffer): number | u
  * Gives a socket's bytes to `take` as they are read: a listener for `data`, of which Node makes 45 calls and a tick for each chunk, for an event
  * and for a look whether to read more. A chunk that nothing holds up passes these by, because Node gives what it has read to `push`. What waits
  * in the stream, because that was paused or begins with bytes that were put back, comes as `data`. Other listeners for `data` get nothing else.
- * @returns a function that ends this
+ * @param kept called for each chunk that begins to wait. @returns a function that ends this
  */
-export function onRead(socket: Duplex, take: (chunk: Buffer) => void): () => void {
+export function onRead(socket: Duplex, take: (chunk: Buffer) => void, kept?: () => void): () => void {
   socket.on('data', take);
   // Deno 2.9 stops reading when a socket pauses. Its stream goes on only if it has seen what was read.
   if (!(socket instanceof Socket) || 'Deno' in globalThis) return () => void socket.off('data', take);
+  // What a paused stream reads on until so much waits in it: 64 KiB of TLS are as many pieces if each record holds a byte.
+  Reflect.set(Reflect.get(socket, '_readableState'), 'highWaterMark', 1);
   const { push } = Socket.prototype;
   const pass = (chunk: unknown, encoding?: BufferEncoding): boolean => {
     const waits = !(chunk instanceof Buffer) || socket.readableFlowing !== true || socket.readableLength > 0;
-    if (waits) return push.call(socket, chunk, encoding);
+    if (waits) {
+      kept?.();
+      return push.call(socket, chunk, encoding);
+    }
     take(chunk);
     return true;
   };

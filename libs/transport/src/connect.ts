@@ -187,6 +187,7 @@ class CallerConnection implements Waiter {
 
   accept(): SocketEnd {
     this.#socket.write(ESTABLISHED);
+    this.#end.tenant = this.#dial?.tenant;
     this.#end.watch = this.#dial?.caller?.remote === 'uds' ? lookOnceEnded(this.#socket) : undefined;
     return this.#end;
   }

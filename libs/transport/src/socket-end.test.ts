@@ -70,3 +70,37 @@ test('a user of a socket that has closed is told so', async () => {
   await tick();
   assert.deepEqual(told, ['tunnel close in order', 'left']);
 });
+
+test('records of a byte on 40 sockets of one tenant leave ticks of the event loop to others', async () => {
+  const [sockets, records, ticks] = [40, 2800, 60];
+  let [pieces, bytes] = [0, 0];
+  const ends = Array.from({ length: sockets }, () => {
+    const { socket, end, user } = nowhere();
+    end.tenant = 'loud';
+    const onData = ({ length }: Uint8Array) => {
+      pieces++;
+      bytes += length;
+    };
+    end.use({ ...user('tunnel'), onData });
+    return socket.setMaxListeners(0);
+  });
+  await tick();
+  const inTick: number[] = [];
+  let sent = 0;
+  for (let n = 0; n < ticks; n++) {
+    pieces = 0;
+    // TLS gives all records that it has read at once, and reads no more of a socket that has paused.
+    for (const socket of ends.filter((socket) => !socket.isPaused()))
+      for (let record = 0; record < records; record++) {
+        socket.push(Buffer.of(1));
+        sent++;
+      }
+    await tick();
+    inTick.push(pieces);
+  }
+  const [first = 0, ...later] = inTick;
+  assert.ok(first <= 130 * sockets, `${first} pieces in the first tick`);
+  assert.ok(Math.max(...later) <= 1100, `${inTick.join(' ')} pieces`);
+  for (let n = 0; n < sockets; n++) await tick();
+  assert.equal(bytes, sent, 'nothing is lost');
+});

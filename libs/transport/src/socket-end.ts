@@ -2,7 +2,9 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { onRead } from '@isthmus/runtime';
 import { DuplexEnd, type EndUser } from '@isthmus/tunnel';
+import { ConnectionReads, readBudget, WIRE } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
+import { readersOf } from './link/link.ts';
 import { belowOf } from './tls/certificate.ts';
 
 /** Whether a reset right behind bytes is read as an end: libuv before 1.52 does not read again after it (its pull request 4997). */
@@ -29,6 +31,8 @@ const NOBODY: SocketUser = { onData() {}, onEnd() {}, onClose() {} };
  */
 export class SocketEnd extends DuplexEnd<Socket> {
   watch: SocketWatch | undefined;
+  /** In whose turns it is read. Unset: in turns of its own. */
+  tenant: string | undefined;
   /** Unset: what comes is kept. */
   #user: SocketUser | undefined;
   #kept: Buffer[] = [];
@@ -38,6 +42,12 @@ export class SocketEnd extends DuplexEnd<Socket> {
   #mayHide = false;
   #ended = false;
   #closed = false;
+  /** What it has read, once that is much. */
+  #reads: ConnectionReads | undefined;
+  #uncounted = 0;
+  /** Whether it waits for its turn. */
+  #rests = false;
+  #paused = false;
   #failure: Error | undefined;
   readonly #leaving: ((socket: Socket) => void)[];
 
@@ -72,13 +82,15 @@ export class SocketEnd extends DuplexEnd<Socket> {
     const kept = this.#kept.length === 1 ? (this.#kept[0] as Buffer) : Buffer.concat(this.#kept);
     this.#kept = [];
     this.#keptBytes = 0;
-    if (kept.length > 0 && this.stream.isPaused()) this.stream.resume();
+    if (kept.length > 0 && this.stream.isPaused()) this.resume();
     return kept;
   }
 
   /** Leaves the socket's bytes and end to others, who listen themselves. */
   release(): Socket {
     this.#stopReading?.();
+    // Whether it is read is for others to say.
+    this.#rests = true;
     return this.stream.off('end', this.#end);
   }
 
@@ -105,6 +117,16 @@ export class SocketEnd extends DuplexEnd<Socket> {
     else this.#leaving.push(left);
   }
 
+  override pause(): void {
+    this.#paused = true;
+    this.stream.pause();
+  }
+
+  override resume(): void {
+    this.#paused = false;
+    if (!this.#rests) this.stream.resume();
+  }
+
   override abort(): void {
     resetSocket(this.stream);
   }
@@ -123,20 +145,48 @@ export class SocketEnd extends DuplexEnd<Socket> {
     // A unix socket has no reset, and TLS ends by a message of its own.
     this.#mayHide = HIDES_RESETS && !(socket instanceof TLSSocket) && tcpOf(socket) !== undefined;
     socket.on('end', this.#end).on('error', this.#fail).on('close', this.#close);
-    this.#stopReading = onRead(socket, this.#data);
+    const kept = () => {
+      this.#uncounted += WIRE.frameReadBytes;
+    };
+    this.#stopReading = onRead(socket, this.#data, kept);
     if (socket.closed) queueMicrotask(this.#close);
   }
 
   #keep(bytes: Buffer): void {
     this.#kept.push(bytes);
     this.#keptBytes += bytes.length;
-    if (this.#keptBytes >= TRANSPORT.earlyBytes) this.stream.pause();
+    if (this.#keptBytes >= TRANSPORT.earlyBytes) this.pause();
   }
 
   readonly #data = (bytes: Buffer) => {
     if (this.#user) this.#user.onData(bytes);
     else this.#keep(bytes);
+    // Each record of TLS comes by itself, and may hold a byte. What is little is not counted, because a dial is made of calls.
+    this.#uncounted += Math.max(bytes.length, WIRE.frameReadBytes);
+    if (this.#uncounted > WIRE.readAtLeastBytes / 2) this.#count();
   };
+
+  #count(): void {
+    this.#reads ??= new ConnectionReads();
+    if (this.tenant !== undefined) this.#reads.readers = readersOf(this.tenant);
+    const much = readBudget.count(this.#reads, this.#uncounted);
+    this.#uncounted = 0;
+    if (!much || this.#rests) return;
+    this.#rests = true;
+    this.stream.pause();
+    readBudget.rest(this.#reads, () => {
+      this.#rests = false;
+      readBudget.expect();
+      if (!this.#paused) this.#readOn();
+    });
+  }
+
+  /** What came in pieces meanwhile comes as one. */
+  #readOn(): void {
+    const { readableLength: waits } = this.stream;
+    if (waits > 0) this.stream.read(waits);
+    if (!this.#paused && !this.#rests) this.stream.resume();
+  }
 
   readonly #end = () => {
     if (this.#mayHide && wasReset(this.stream)) {

@@ -24,7 +24,7 @@ export { encodeHead, type Field, type Head, headOf, type OutgoingHead } from './
 export { HpackDecoder, hpackEncode } from './http2/hpack.ts';
 export type { HeadKind, Http2Stream, StreamHandler } from './http2/stream.ts';
 export type { StreamRules } from './http2/streams.ts';
-export { Readers } from './http2/ticks.ts';
+export { ConnectionReads, Readers, readBudget } from './http2/ticks.ts';
 export {
   Http2Link,
   type Http2LinkOptions,
