@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { globSync, readFileSync } from 'node:fs';
+import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
@@ -37,7 +37,7 @@ import {
   tenantOf,
   tenantWithCa,
 } from './objects.ts';
-import { faultOf, fileOf, files, named, type Synced, startSync, written } from './synced.ts';
+import { faultOf, faults, fileOf, files, named, type Synced, startSync, written } from './synced.ts';
 
 const api = sharedByFile((scope) => KubernetesApi.start(scope));
 
@@ -305,6 +305,32 @@ describe('isthmus tenants sync beside a real API server', { skip: noApiServer },
       await kube.apply(...(await tenantWithCa('gone', 'one')));
       await written(dir, 'gone.one.yaml');
       assert.deepEqual(here(), ['gone.one.yaml', 'stays.one.yaml', 'stays.two.yaml']);
+    }),
+  );
+
+  test(
+    'logs that its own files turn bad, and does not report it as what it cannot read of the API server',
+    scoped(async (scope) => {
+      const kube = await api();
+      await kube.apply(namespaceOf('leases'), namespaceOf('files'));
+      const ca = join(await tempDir(scope), 'ca.crt');
+      writeFileSync(ca, await newCa());
+      const flags = { 'status-namespace': 'leases', member: '127.0.0.1:1', 'member-ca-cert': ca };
+      const { dir, program } = await startSync(scope, kube, flags);
+      await program.waitForLog(({ msg }) => /does not say who is connected/.test(String(msg)), {
+        deadline: 60_000,
+        what: 'a question to the member',
+      });
+      writeFileSync(ca, 'x');
+      const isOfFiles = ({ what }: { what?: unknown }) => what === 'the files for --member';
+      await program.waitForLog(isOfFiles, { deadline: 60_000, what: 'a log line of the file' });
+      const none = { secretRef: { name: 'none', key: 'ca.crt' } };
+      await kube.apply(tenantOf('files', 'one', { agents: [{ certificates: { ca: none } }] }));
+      await faultOf(dir, 'Tenant files/one');
+      assert.deepEqual(
+        faults(dir).filter(({ object }) => object === 'isthmus tenants sync'),
+        [],
+      );
     }),
   );
 
