@@ -85,6 +85,7 @@ test('records of a byte on 40 sockets of one tenant leave ticks of the event loo
     return socket.setMaxListeners(0);
   });
   await tick();
+  const before = ends.map((socket) => socket.readableHighWaterMark);
   const inTick: number[] = [];
   let sent = 0;
   for (let n = 0; n < ticks; n++) {
@@ -103,6 +104,6 @@ test('records of a byte on 40 sockets of one tenant leave ticks of the event loo
   assert.ok(Math.max(...later) <= 1100, `${inTick.join(' ')} pieces`);
   for (let n = 0; n < sockets; n++) await tick();
   assert.equal(bytes, sent, 'nothing is lost');
-  const marks = new Set(ends.map((socket) => socket.readableHighWaterMark));
-  assert.deepEqual(marks, new Set([1]), 'no socket reads on more while it is paused than before');
+  const after = ends.map((socket) => socket.readableHighWaterMark);
+  assert.deepEqual(after, before, 'no socket reads on more while it is paused than before');
 });
