@@ -30,7 +30,6 @@ export {
 } from './link/control.ts';
 export { heldAnswers, requestHoldLink } from './link/hold.ts';
 export { KeptLink } from './link/kept.ts';
-export { readersOf } from './link/link.ts';
 export { LinkServer } from './link/server.ts';
 export {
   type AgentHello,
@@ -47,6 +46,7 @@ export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions } from './peer-links.ts';
 export { type PeerServer, type PeerServerOptions, servePeers } from './peer-server.ts';
 export { RequestRefused } from './proxy-authorization.ts';
+export { readersOf } from './readers.ts';
 export { requests } from './requests.ts';
 export { resetSocket, SocketEnd } from './socket-end.ts';
 export {

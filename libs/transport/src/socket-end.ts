@@ -4,7 +4,7 @@ import { onRead } from '@isthmus/runtime';
 import { DuplexEnd, type EndUser } from '@isthmus/tunnel';
 import { ConnectionReads, readBudget, WIRE } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
-import { readersOf } from './link/link.ts';
+import { readersOf } from './readers.ts';
 import { belowOf } from './tls/certificate.ts';
 
 /** Whether a reset right behind bytes is read as an end: libuv before 1.52 does not read again after it (its pull request 4997). */

@@ -16,8 +16,8 @@ import {
 import { TRANSPORT } from '../defaults.ts';
 import { Allowances, type ControlMessage } from '../link/control.ts';
 import { CALLER_LIMITS } from '../link/hold.ts';
-import { readersOf } from '../link/link.ts';
 import { LinkServer, type LinkServerOptions } from '../link/server.ts';
+import { readersOf } from '../readers.ts';
 import type { ApiServers } from './api-servers.ts';
 import type { ApiServerGateways } from './gateways.ts';
 

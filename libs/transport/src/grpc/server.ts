@@ -20,8 +20,8 @@ import {
   WIRE,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { readersOf } from '../link/link.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
+import { readersOf } from '../readers.ts';
 import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
 
 /** How much the windows of all callers together may grow: a budget of their own, so that callers cannot shrink the links' windows. */

@@ -17,13 +17,13 @@ import { TRANSPORT } from '../defaults.ts';
 import { CALLERS_GROWTH } from '../grpc/server.ts';
 import { ask, reasonOf } from '../http1.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
+import { readersOf } from '../readers.ts';
 import { type RequestHead, upgraded } from '../requests.ts';
 import type { SocketEnd } from '../socket-end.ts';
 import { peerOf } from '../tls/certificate.ts';
 import { nothing } from './ask.ts';
 import { Allowances, isHexId, isRecord } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
-import { readersOf } from './link.ts';
 import { LinkServer } from './server.ts';
 import { answerRefusal } from './upgrade.ts';
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type Guarded, getOrPut, guarding, LruMap, RandomSet } from '@isthmus/runtime';
+import { type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import { type CutBy, HungUp, LinkReset, type PlaneEvents, planeEnded, SessionLost } from '@isthmus/tunnel';
 import {
   type Allowance,
@@ -8,20 +8,12 @@ import {
   type Http2LinkOptions,
   type Http2Stream,
   type LivenessOptions,
-  Readers,
+  type Readers,
   watchLiveness,
 } from '@isthmus/wire';
-import { TRANSPORT } from '../defaults.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
 import { type CarrierLink, endingCode } from './tunnel-end.ts';
-
-const tenants = new LruMap<string, Readers>(TRANSPORT.controlSenders);
-
-/** All HTTP/2 connections of a tenant, which this process reads in turns with those of others. */
-export function readersOf(tenant: string): Readers {
-  return getOrPut(tenants, tenant, () => new Readers());
-}
 
 export interface LinkOptions extends Pick<LivenessOptions, 'ping'> {
   readonly socket: Socket;
