@@ -33,8 +33,9 @@ export function dialMetrics(families: Families, role: Role, keptAfter = Infinity
   const seen: Partial<Record<`${Phase} ${Outcome}`, Durations>> = {};
   const observe = (phase: Phase, outcome: Outcome, ms?: number, traceparent?: string, kept?: boolean) => {
     if (ms === undefined) return;
-    seen[`${phase} ${outcome}`] ??= latencies.of({ phase, outcome });
-    seen[`${phase} ${outcome}`]?.observe(ms / 1000, traceparent, kept);
+    const series = `${phase} ${outcome}` as const;
+    seen[series] ??= latencies.of({ phase, outcome });
+    seen[series].observe(ms / 1000, traceparent, kept);
   };
   const errors = families.counters(
     'dial_errors_total',

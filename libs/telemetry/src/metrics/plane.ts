@@ -69,11 +69,8 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
     watch: (counter) => counters.push(counter),
     measure(seen) {
       state = seen;
-      const watcher = {
-        came: (session) => all.count(session, 1),
-        went: (session) => all.count(session, -1),
-      } satisfies SessionWatcher;
-      if (seen.gateway) unwatch = seen.gateway.watch(watcher);
+      if (seen.gateway)
+        unwatch = seen.gateway.watch({ came: (each) => all.count(each, 1), went: (each) => all.count(each, -1) });
     },
     close: () => unwatch(),
   };
