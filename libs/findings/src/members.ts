@@ -181,9 +181,9 @@ export function ofTenants(evidence: Evidence): Result[] {
   if (configured.length === 0) return [];
   const files = new Map<string, Finding & { readonly ids: string[] }>();
   for (const { id, tenants } of configured) {
+    const inForce = new Set(tenants.tenants.map(({ file }) => file));
     for (const problem of tenants.problems) {
-      const inForce = tenants.tenants.some(({ file }) => file === problem.file);
-      const found = report.fail(...problemFound(problem, inForce));
+      const found = report.fail(...problemFound(problem, inForce.has(problem.file)));
       const key = JSON.stringify([found.about, found.detail]);
       files.set(key, { ...found, ids: [...(files.get(key)?.ids ?? []), id] });
     }
@@ -235,19 +235,16 @@ function problemFound(
   { file, line, column, message, kept }: Tenants['problems'][number],
   inForce: boolean,
 ): [string, string, string] {
-  const still = (none: string) => {
-    if (kept !== '') return `tenant ${kept} stays as it was`;
-    return inForce ? 'its tenant is in force' : none;
-  };
+  const still = kept !== '' ? `tenant ${kept} stays as it was` : inForce ? 'its tenant is in force' : undefined;
   if (line > 0) {
     const todo = 'fix the file: isthmus tenants check says when it can be used';
-    return [`${file}:${line}:${column}`, `${message}; ${still('its tenant is not in force')}, at `, todo];
+    return [`${file}:${line}:${column}`, `${message}; ${still ?? 'its tenant is not in force'}, at `, todo];
   }
   // An object has a kind, a namespace and a name.
   if (!file.includes('/')) return [file, `${message}, at `, 'see that it runs beside this member, and its log'];
   const todo =
     'fix the object, or what it names: isthmus tenants sync follows by itself, and its log says what it waits for';
-  return [file, `${message}; ${still('no tenant of it is in force')}, at `, todo];
+  return [file, `${message}; ${still ?? 'no tenant of it is in force'}, at `, todo];
 }
 
 const OTHER_FILES =

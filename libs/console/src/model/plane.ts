@@ -220,11 +220,12 @@ export function tenantsOf({ members }: Pick<Plane, 'members'>): TenantRow[] {
     const known = rows.get(tenant);
     rows.set(tenant, { tenant, from: source || file, agents: Math.max(agents, known?.agents ?? 0), wrong: '' });
   }
+  const inForce = new Map([...rows.values()].map(({ from, tenant }) => [from, tenant]));
   for (const { file: from, message, kept } of answers.flatMap(({ problems }) => problems)) {
-    const inForce = [...rows.values()].find((row) => row.from === from)?.tenant ?? '';
-    const row = rows.get(kept || inForce || from) ?? { tenant: kept, from, agents: 0, wrong: '' };
+    const name = kept || inForce.get(from) || from;
+    const row = rows.get(name) ?? { tenant: kept, from, agents: 0, wrong: '' };
     const wrong = [...new Set([...row.wrong.split('; '), message])].filter((each) => each !== '').join('; ');
-    rows.set(kept || inForce || from, { ...row, wrong });
+    rows.set(name, { ...row, wrong });
   }
   const isWell = ({ wrong }: TenantRow) => Number(wrong === '');
   return [...rows.values()].sort((a, b) => isWell(a) - isWell(b) || compare(a.tenant || a.from, b.tenant || b.from));
