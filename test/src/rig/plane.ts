@@ -188,7 +188,7 @@ async function startAgents(scope: Scope, trust: Trust, options: PlaneOptions, po
   return [...ours, ...(goAgents > 0 ? await startGoAgents(scope, trust, goAgents, ports) : [])];
 }
 
-export async function ownRedis(scope: Scope): Promise<string> {
+async function ownRedis(scope: Scope): Promise<string> {
   const redis = await startRedis();
   scope.defer(() => redis.stop());
   return redis.url;

@@ -122,7 +122,7 @@ export async function withClocks(plane: Plane, evidence: Evidence, timeoutMs: nu
 }
 
 /** Whether an agent can be asked through the hub of this session: the hub answers, and it is no Go agent. */
-export function isAsked({ protocol }: Pick<adminApi.Session, 'protocol'>): boolean {
+function isAsked({ protocol }: Pick<adminApi.Session, 'protocol'>): boolean {
   return protocol === adminApi.LinkProtocol.LINK_PROTOCOL_LINK;
 }
 
