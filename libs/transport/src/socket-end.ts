@@ -183,9 +183,8 @@ export class SocketEnd extends DuplexEnd<Socket> {
 
   /** What came in pieces meanwhile comes as one. */
   #readOn(): void {
-    const { readableLength: waits } = this.stream;
     const state = Reflect.get(this.stream, '_readableState');
-    const { highWaterMark } = state;
+    const { highWaterMark, length: waits } = state;
     if (waits > 0) this.stream.read(waits);
     // Such a read raises it for good, and a paused socket would read on until so much waits in it.
     state.highWaterMark = highWaterMark;

@@ -52,7 +52,7 @@ export abstract class Link {
 
   constructor(options: LinkOptions, { role, where, hangsUp, limits, suspected }: LinkSide) {
     const { socket, peer, events, ping, readers } = options;
-    const http2 = http2Link(role, socket, peer, () => mayHaveDied(), hangsUp, { ...(limits ?? TRUSTED), readers });
+    const http2 = http2Link(role, socket, peer, () => mayHaveDied(), hangsUp, { ...limits, readers });
     this.http2 = http2;
     this.where = where;
     this.#options = options;
@@ -119,8 +119,6 @@ export abstract class Link {
 /** Of what the other side of a link may do. */
 export type LinkLimits = Pick<Http2LinkOptions, 'config' | 'rules'>;
 
-const TRUSTED: LinkLimits = { rules: { groupField: TENANT_FIELD } };
-
 /**
  * The HTTP/2 of one side of a link. The dialling side is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
@@ -134,7 +132,7 @@ export function http2Link(
   peer: string,
   mayHaveDied: () => boolean = () => true,
   hangsUp?: CutBy,
-  limits: LinkLimits & Pick<Http2LinkOptions, 'readers'> = TRUSTED,
+  limits: LinkLimits & Pick<Http2LinkOptions, 'readers'> = {},
 ): Http2Link {
   const lost = (reason: NodeJS.ErrnoException) => {
     const Lost = lossOf(reason.code, mayHaveDied);
@@ -143,7 +141,7 @@ export function http2Link(
       ...(Lost === HungUp && hangsUp && { by: hangsUp }),
     });
   };
-  return new Http2Link({ role, socket, lost, ...limits });
+  return new Http2Link({ role, socket, lost, rules: { groupField: TENANT_FIELD }, ...limits });
 }
 
 /**
