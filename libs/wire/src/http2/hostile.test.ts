@@ -302,6 +302,20 @@ test('bytes that come one by one are read as well', async () => {
   server.destroy();
 });
 
+/** Counts what comes in each tick of the event loop, until it is stopped. */
+function ticks() {
+  const inTick = [0];
+  const next = () => {
+    inTick.push(0);
+    tick = setImmediate(next);
+  };
+  let tick = setImmediate(next);
+  const came = () => {
+    inTick[inTick.length - 1] = (inTick.at(-1) ?? 0) + 1;
+  };
+  return { inTick, came, stop: () => clearImmediate(tick) };
+}
+
 test('a burst of requests that are reset at once leaves ticks of the event loop to other connections', async () => {
   const count = 5000;
   const [client, socket] = await socketPair();
@@ -313,22 +327,17 @@ test('a burst of requests that are reset at once leaves ticks of the event loop 
     socket,
     config: { ...CONFIG, streams: 2 * count },
   });
-  const inTick = [0];
+  const { inTick, came, stop } = ticks();
   const done = new Promise<void>((resolve) => {
     let opened = 0;
     server.on('stream', (stream) => {
       stream.on('error', () => {});
-      inTick[inTick.length - 1] = (inTick.at(-1) ?? 0) + 1;
+      came();
       if (++opened === count) resolve();
     });
   });
-  const next = () => {
-    inTick.push(0);
-    tick = setImmediate(next);
-  };
-  let tick = setImmediate(next);
   await done;
-  clearImmediate(tick);
+  stop();
   const most = Math.max(...inTick);
   assert.ok(most <= 33, `${most} streams in one tick`);
 });
@@ -341,24 +350,19 @@ test('a burst of frames with a byte each leaves ticks of the event loop to other
   const sent = new Promise((sent) => client.write(Buffer.concat([...hello, open(1), ...Array(count).fill(one)]), sent));
   await sent;
   const server = new Http2Link({ role: 'server', socket, config: CONFIG });
-  const inTick = [0];
+  const { inTick, came, stop } = ticks();
   const done = new Promise<void>((resolve) => {
-    let came = 0;
+    let frames = 0;
     const onData = () => {
-      inTick[inTick.length - 1] = (inTick.at(-1) ?? 0) + 1;
-      if (++came === count) resolve();
+      came();
+      if (++frames === count) resolve();
     };
     server.on('begun', (stream) => {
       stream.handler = { onHeaders() {}, onData, onWritable() {}, onEnd() {}, onClose() {} };
     });
   });
-  const next = () => {
-    inTick.push(0);
-    tick = setImmediate(next);
-  };
-  let tick = setImmediate(next);
   await done;
-  clearImmediate(tick);
+  stop();
   server.destroy(new Error('test over'));
   const most = Math.max(...inTick);
   assert.ok(most <= 1100, `${most} frames in one tick`);
@@ -366,13 +370,9 @@ test('a burst of frames with a byte each leaves ticks of the event loop to other
 
 test('dear heads of many connections of one tenant leave ticks of the event loop to others', async () => {
   const [connections, heads] = [40, 10];
-  const inTick = [0];
+  const { inTick, came, stop } = ticks();
   const done = Promise.withResolvers<void>();
   let opened = 0;
-  const next = () => {
-    inTick.push(0);
-    tick = setImmediate(next);
-  };
   const readers = new Readers();
   const dear = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1', dear: 'x'.repeat(40_000) });
   const frames = Array.from({ length: heads }, (_, n) => Buffer.concat(headersFrames(2 * n + 1, dear, false, 65_536)));
@@ -383,13 +383,12 @@ test('dear heads of many connections of one tenant leave ticks of the event loop
     const server = new Http2Link({ role: 'server', socket, readers });
     server.on('stream', (stream) => {
       stream.on('error', () => {});
-      inTick[inTick.length - 1] = (inTick.at(-1) ?? 0) + 1;
+      came();
       if (++opened === connections * heads) done.resolve();
     });
   }
-  let tick = setImmediate(next);
   await done.promise;
-  clearImmediate(tick);
+  stop();
   for (const [client] of pairs) client.destroy();
   // Each connection reads one before it rests for the first time.
   const long = inTick.filter((read) => read > 12).length;
