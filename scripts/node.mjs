@@ -1,7 +1,7 @@
 // Runs a script of this project, on a Node that runs TypeScript: `node scripts/node.mjs SCRIPT [ARGUMENT]...`. Where this Node is too old for
 // that, it fetches the one of .node-version from npm and goes on with it. Any Node that knows modules can run this file.
-import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import * as nodeModule from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -20,7 +20,8 @@ export async function run(file) {
     await import(pathToFileURL(file).href);
     return;
   }
-  const node = await fetchNode(PINNED);
+  process.stderr.write(`This is Node ${process.versions.node}. Going on with Node ${PINNED}, from npm ...\n`);
+  const node = fetchNode(PINNED);
   const child = spawn(node, [file, ...process.argv.slice(2)], { stdio: 'inherit', env: withNode(node) });
   // A terminal sends these to both.
   for (const signal of ['SIGINT', 'SIGHUP']) process.on(signal, () => {});
@@ -38,41 +39,25 @@ function withNode(node) {
   return { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
 }
 
-/** Fetches a version of Node from npm, once. Resolves with the path of its binary. */
-export async function fetchNode(version) {
-  const kept = join(ROOT, '.node', version);
-  const binary = (directory) => join(directory, 'node_modules', packageOf(), 'bin', 'node');
-  if (existsSync(binary(kept))) return binary(kept);
-  process.stderr.write(`This is Node ${process.versions.node}. Fetching Node ${version} from npm, into .node ...\n`);
-  mkdirSync(dirname(kept), { recursive: true });
-  const draft = mkdtempSync(join(dirname(kept), 'draft-'));
-  const args = ['install', '--prefix', draft, '--no-save', '--no-audit', '--no-fund', '--loglevel=error'];
-  const status = await ended(
-    spawn('npm', [...args, `${packageOf()}@${version}`], { stdio: ['ignore', 2, 2], cwd: draft }),
+/** Has npm fetch a version of Node, once. Returns the path of its binary. */
+export function fetchNode(version) {
+  const name = `node-${process.platform}-${process.arch}`;
+  const args = [
+    'exec',
+    '--yes',
+    '--loglevel=error',
+    `--package=${name}@${version}`,
+    '--',
+    'node',
+    '-p',
+    'process.execPath',
+  ];
+  const { status, stdout } = spawnSync('npm', args, { stdio: ['ignore', 'pipe', 2], encoding: 'utf8' });
+  if (status === 0) return stdout.trim();
+  process.stderr.write(
+    `npm has no ${name}@${version}: install Node ${version} (or any from 22.18 on), and try again.\n`,
   );
-  if (status !== 0 || !existsSync(binary(draft))) {
-    rmSync(draft, { recursive: true, force: true });
-    process.stderr.write(
-      `npm has no ${packageOf()}@${version}: install Node ${version} (or any from 22.18 on), and try again.\n`,
-    );
-    process.exit(1);
-  }
-  // Two commands may fetch it at once: whoever is second throws its copy away.
-  try {
-    renameSync(draft, kept);
-  } catch (error) {
-    if (!existsSync(binary(kept))) throw error;
-    rmSync(draft, { recursive: true, force: true });
-  }
-  return binary(kept);
-}
-
-function packageOf() {
-  return `node-${process.platform}-${process.arch}`;
-}
-
-function ended(child) {
-  return new Promise((done) => child.on('error', () => done(1)).on('close', done));
+  process.exit(1);
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {

@@ -66,8 +66,8 @@ function node(concurrency, ...files) {
 }
 
 /** Tests need a newer Node than the oldest that runs the programs: they have `using`. */
-async function onOldest() {
-  return { ISTHMUS_NODE: await fetchNode(`${readJson(join(ROOT, 'package.json')).engines.node.replace('>=', '')}.0`) };
+function onOldest() {
+  return { ISTHMUS_NODE: fetchNode(`${readJson(join(ROOT, 'package.json')).engines.node.replace('>=', '')}.0`) };
 }
 
 function slowTests() {
@@ -88,7 +88,7 @@ async function run(name) {
   const { status, output } = await command(argv(), {
     show: (line) => !SILENT.test(stripVTControlCharacters(line)),
     timeout: minutes * MINUTE,
-    env: { FORCE_COLOR: '0', NO_COLOR: '1', NODE_COMPILE_CACHE: cache, ...(await env()) },
+    env: { FORCE_COLOR: '0', NO_COLOR: '1', NODE_COMPILE_CACHE: cache, ...env() },
   });
   const own = read(output) ?? ONE_FAILED;
   const counts = own.failed > 0 ? own : sum([own, status === 0 ? ONE_PASSED : ONE_FAILED]);
@@ -106,11 +106,8 @@ const [part] = process.argv.slice(2);
 const lanes = [[part ?? 'all'], !part && process.env.CI ? ['floor', 'simulate'] : []];
 const parts = lanes.flat();
 const tools = parts.flatMap((each) => PARTS[each].tools ?? []);
-// Side by side: each waits for its server. What a part's environment fetches is there when the part comes.
-const [missing] = await Promise.all([
-  ensureTools(tools, ensureInstalled()),
-  ...parts.map((each) => PARTS[each].env?.()),
-]);
+// Side by side: each waits for its server.
+const missing = await ensureTools(tools, ensureInstalled());
 const counts = await withBundles(async () =>
   sum([...(await Promise.all(lanes.map(inTurn))), await inTurn(part ? [] : ['steps'])]),
 );
