@@ -2,27 +2,22 @@
 // each target. Needs buildah.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { commandLine } from '../test/src/rig/command.ts';
 import { seconds } from './lib/command.mjs';
 import * as images from './lib/image.mjs';
 import { versionOf } from './lib/version.mjs';
 import { ROOT } from './lib/workspace.mjs';
 
-const HELP = `Usage: npm run image -- [options]
-${images.SOURCE_HELP}
-  --target NAME      build only this target: ${images.TARGETS.join(', ')}
-  --arch NAME        for this processor: ${images.ARCHITECTURES.join(' or ')} (default: this machine's)
-  --again            build it once more, from nothing, and compare the two`;
 const OUT = join(ROOT, 'dist', 'image');
 
-const { values } = parseArgs({
-  options: {
-    ...images.SOURCE_OPTIONS,
-    target: { type: 'string' },
-    arch: { type: 'string', default: images.HERE },
-    again: { type: 'boolean' },
-    help: { type: 'boolean' },
+const { values } = commandLine('image', {
+  ...images.SOURCE_OPTIONS,
+  target: { type: 'string', value: 'NAME', says: `build only this target: ${images.TARGETS.join(', ')}` },
+  arch: {
+    ...{ type: 'string', default: images.HERE, value: 'NAME' },
+    says: `for this processor: ${images.ARCHITECTURES.join(' or ')} (default: this machine's)`,
   },
+  again: { type: 'boolean', says: 'build it once more, from nothing, and compare the two' },
 });
 
 /** Fails unless a build from nothing makes the same image. */
@@ -34,7 +29,6 @@ async function compare(image, build) {
 }
 
 async function main() {
-  if (values.help) return console.log(HELP);
   images.requireBuildah();
   const version = versionOf();
   mkdirSync(OUT, { recursive: true });

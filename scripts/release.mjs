@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { parseArgs } from 'node:util';
+import { commandLine } from '../test/src/rig/command.ts';
 import { archive, unpack } from './lib/archive.mjs';
 import { command, installed, npm, seconds } from './lib/command.mjs';
 import * as images from './lib/image.mjs';
@@ -12,21 +12,22 @@ import { changesOf, krewManifest, originAddress, unlike } from './lib/release.mj
 import { versionOf } from './lib/version.mjs';
 import { filesBelow, inScratch, programs, ROOT } from './lib/workspace.mjs';
 
-const HELP = `Usage: npm run release -- [options]
-Makes everything that a version consists of in dist/release/VERSION: npm packages, chart, images, list of parts, notes, SHA256SUMS. The version
-is that of package.json. Publishes nothing.
-  --dry-run          of the work tree as it is; without it, the tree must be the tagged commit, and is built from nothing
-  --repository URL   where the sources are, for npm's packages (default: git's remote origin)
-${images.SOURCE_HELP}`;
-
-const { values } = parseArgs({
-  options: {
+const { values } = commandLine(
+  'release',
+  {
+    'dry-run': {
+      type: 'boolean',
+      says: 'of the work tree as it is; without it, the tree must be the tagged commit, and is built from nothing',
+    },
+    repository: {
+      ...{ type: 'string', value: 'URL' },
+      says: "where the sources are, for npm's packages (default: git's remote origin)",
+    },
     ...images.SOURCE_OPTIONS,
-    repository: { type: 'string' },
-    'dry-run': { type: 'boolean' },
-    help: { type: 'boolean' },
   },
-});
+  `Makes everything that a version consists of in dist/release/VERSION: npm packages, chart, images, list of parts, notes, SHA256SUMS. The version
+is that of package.json. Publishes nothing.`,
+);
 const version = versionOf();
 const OUT = join(ROOT, 'dist', 'release', version);
 
@@ -142,7 +143,6 @@ function publishing() {
 }
 
 async function main() {
-  if (values.help) return console.log(HELP);
   const begin = performance.now();
   const { changes, repository } = await prepare();
   rmSync(OUT, { recursive: true, force: true });

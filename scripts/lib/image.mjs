@@ -13,11 +13,14 @@ export const HERE = NODE_ARCHITECTURES[process.arch];
 export const ARCHITECTURES = Object.values(NODE_ARCHITECTURES);
 
 /** What the Containerfile builds on, as options of a script. */
-export const SOURCE_OPTIONS = { node: { type: 'string' }, registry: { type: 'string' }, authority: { type: 'string' } };
-export const SOURCE_HELP = `\
-  --node IMAGE       image with Node and npm to build on: its name in a mirror (default: what the Containerfile says)
-  --registry URL     mirror of npm's registry
-  --authority FILE   certificate authority of that mirror, PEM`;
+export const SOURCE_OPTIONS = {
+  node: {
+    ...{ type: 'string', value: 'IMAGE' },
+    says: 'image with Node and npm to build on: its name in a mirror (default: what the Containerfile says)',
+  },
+  registry: { type: 'string', value: 'URL', says: "mirror of npm's registry" },
+  authority: { type: 'string', value: 'FILE', says: 'certificate authority of that mirror, PEM' },
+};
 
 async function buildah(args, timeout) {
   const { status, output } = await command(['buildah', ...args], { timeout });

@@ -23,7 +23,7 @@ export function misused(what: string): never {
  * Reads the command line of `npm run COMMAND`. Ends this process after `--help`, or if there is an unknown option.
  * @param notes printed below the options
  */
-export function commandLine<T extends Options>(command: string, options: T, notes: string) {
+export function commandLine<T extends Options>(command: string, options: T, notes = '') {
   if (process.argv.includes('--help')) {
     say(usage(command, options, notes));
     process.exit(0);
@@ -41,7 +41,7 @@ function usage(command: string, options: Options, notes: string): string {
   const heads = Object.entries(options).map(([name, { value = '' }]) => `--${name} ${value}`);
   const width = Math.max(...heads.map(({ length }) => length));
   const lines = Object.values(options).map(({ says }, index) => `  ${heads[index]?.padEnd(width)}  ${says}`);
-  return [`npm run ${command} [-- OPTIONS]`, ...lines, notes].join('\n');
+  return [`npm run ${command} [-- OPTIONS]`, ...lines, ...(notes ? [notes] : [])].join('\n');
 }
 
 /** Returns those with the given names, or all if none is given. @param fits whether a name is meant */
