@@ -67,27 +67,12 @@ export async function unlike(version, root = ROOT) {
  * @param repository the address of the repository
  */
 export function krewManifest({ tarball, version, repository }) {
-  const platform = (os) => ({
-    selector: { matchLabels: { os } },
-    uri: `${repository}/releases/download/v${version}/${basename(tarball)}`,
-    sha256: createHash('sha256').update(readFileSync(tarball)).digest('hex'),
-    files: [{ from: 'package/*', to: '.' }],
-    bin: 'bin/isthmus.js',
-  });
-  // JSON is YAML.
-  const manifest = {
-    apiVersion: 'krew.googlecontainertools.github.com/v1alpha2',
-    kind: 'Plugin',
-    metadata: { name: 'isthmus' },
-    spec: {
-      version: `v${version}`,
-      homepage: repository,
-      shortDescription: 'Reach private clusters through a plane',
-      description:
-        'Writes kubeconfig contexts that lead through the gateways of an Isthmus plane, explains\nwhy one does not get through, and shows and operates the plane.',
-      caveats: 'It needs Node 22.18 or newer on the PATH.',
-      platforms: ['linux', 'darwin'].map(platform),
-    },
+  const words = {
+    VERSION: version,
+    REPOSITORY: repository,
+    PACKAGE: basename(tarball),
+    CHECKSUM: createHash('sha256').update(readFileSync(tarball)).digest('hex'),
   };
-  return `${JSON.stringify(manifest, undefined, 2)}\n`;
+  const manifest = readFileSync(new URL('krew.yaml', import.meta.url), 'utf8');
+  return manifest.replaceAll(new RegExp(Object.keys(words).join('|'), 'g'), (word) => words[word]);
 }

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { parse } from 'yaml';
 
 const { krewManifest } = await import(new URL('../../../scripts/lib/release.mjs', import.meta.url).href);
 
@@ -14,7 +15,7 @@ test("krew's manifest has what krew validates, and the checksum of what it insta
     const tarball = join(dir, 'isthmus-1.2.3.tgz');
     writeFileSync(tarball, 'a package');
     const repository = 'https://example.com/isthmus';
-    const { apiVersion, kind, metadata, spec } = JSON.parse(krewManifest({ tarball, version: '1.2.3', repository }));
+    const { apiVersion, kind, metadata, spec } = parse(krewManifest({ tarball, version: '1.2.3', repository }));
     assert.deepEqual([apiVersion, kind], ['krew.googlecontainertools.github.com/v1alpha2', 'Plugin']);
     assert.match(metadata.name, /^[\w-]+$/);
     assert.match(spec.version, /^v\d+\.\d+\.\d+$/);
