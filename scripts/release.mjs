@@ -136,12 +136,6 @@ function directory(name) {
   return path;
 }
 
-/** The page's commands are those to run: there is no second place that could differ. */
-function publishing() {
-  const page = readFileSync(join(ROOT, 'docs', 'RELEASE.md'), 'utf8');
-  return /## Sign and publish\n[\s\S]*?```sh\n([\s\S]*?)```/.exec(page)[1];
-}
-
 async function main() {
   const begin = performance.now();
   const { changes, repository } = await prepare();
@@ -155,7 +149,7 @@ async function main() {
   notes(changes);
   sums();
   console.log(`\nMade in ${seconds(performance.now() - begin)}. Nothing is published.`);
-  if (!values['dry-run']) console.log(`To sign and publish it, as docs/RELEASE.md says:\n\n${publishing()}`);
+  if (!values['dry-run']) console.log('docs/RELEASE.md, "Sign and publish", has the commands.');
 }
 
 main().catch((error) => {
