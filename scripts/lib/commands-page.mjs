@@ -1,29 +1,25 @@
 import { commonOptions } from '../../apps/isthmus/src/command.ts';
 import { EXIT_STATUS, GROUPS } from '../../apps/isthmus/src/program.ts';
+import { markdownTable } from '../../test/src/harness/docs-page.ts';
 
 /** Returns the tables of docs/COMMANDS.md: what `isthmus --help` says, and the first words of each command's own help. */
 export function commandsMarkdown() {
-  const groups = GROUPS.map(([heading, commands]) =>
-    [`## ${heading.replace(/:$/, '')}\n`, ...table(['command', 'does', 'options'], commands.map(commandCells))].join(
-      '\n',
-    ),
-  );
-  const common = table(
-    ['option', 'means', 'from'],
-    commonOptions().map(({ flags, description, envVar }) => [
-      code(flags),
-      text(description),
-      envVar ? code(envVar) : '',
+  const common = commonOptions().map(({ flags, description, envVar }) => [
+    code(flags),
+    text(description),
+    envVar ? code(envVar) : '',
+  ]);
+  const statuses = [...EXIT_STATUS.replaceAll(/\n {4,}/g, ' ').matchAll(/^ +(\d) +(.+)$/gm)];
+  const sections = [
+    ...GROUPS.map(([heading, commands]) => [
+      heading.replace(/:$/, ''),
+      ['command', 'does', 'options'],
+      commands.map(commandCells),
     ]),
-  );
-  const statuses = [...EXIT_STATUS.replaceAll(/\n {4,}/g, ' ').matchAll(/^ +(\d) +(.+)$/gm)].map(
-    ([, ...cells]) => cells,
-  );
-  return `${[
-    ...groups,
-    ['## Options of every command\n', ...common].join('\n'),
-    ['## Exit status\n', ...table(['status', 'means'], statuses)].join('\n'),
-  ].join('\n\n')}\n`;
+    ['Options of every command', ['option', 'means', 'from'], common],
+    ['Exit status', ['status', 'means'], statuses.map(([, ...cells]) => cells)],
+  ];
+  return `${sections.map(([heading, head, rows]) => `## ${heading}\n\n${markdownTable(head, rows)}`).join('\n\n')}\n`;
 }
 
 function commandCells({ name, summary, args = [], options = [] }) {
@@ -38,14 +34,10 @@ function commandCells({ name, summary, args = [], options = [] }) {
   ];
 }
 
-function table(head, rows) {
-  return [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`);
-}
-
 function code(words) {
-  return `\`${words.replaceAll('|', '\\|')}\``;
+  return `\`${words}\``;
 }
 
 function text(words) {
-  return words.replaceAll('|', '\\|').replaceAll('<', '&lt;');
+  return words.replaceAll('<', '&lt;');
 }
