@@ -1,6 +1,5 @@
-import { spawn } from 'node:child_process';
-import { accessSync, constants, statSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { spawn, spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ROOT } from './workspace.mjs';
 
@@ -93,15 +92,7 @@ export function npm(...args) {
 
 /** Whether a program is on the PATH. */
 export function installed(program) {
-  return (process.env.PATH ?? '').split(delimiter).some((dir) => {
-    try {
-      const path = join(dir, program);
-      accessSync(path, constants.X_OK);
-      return statSync(path).isFile();
-    } catch {
-      return false;
-    }
-  });
+  return spawnSync('sh', ['-c', 'command -v "$0"', program], { stdio: 'ignore' }).status === 0;
 }
 
 export function seconds(ms) {
