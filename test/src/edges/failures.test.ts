@@ -20,12 +20,10 @@ import {
   startServer,
   until,
 } from '../harness/index.ts';
-import { assertRefused, dial, type Edge, echoes, edgesOf, metricIs, refusals } from './rig.ts';
+import { assertRefused, dial, dialsPend, type Edge, echoes, edgesOf, refusals } from './rig.ts';
 
 /** For tests that leave it as it was. */
 const shared = sharedByFile(allInOne);
-
-const PENDING = 'konnectivity_network_proxy_server_pending_backend_dials';
 
 /** One for each protocol. */
 const DIALS = 2;
@@ -72,7 +70,7 @@ test(
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope);
     const pending = refusals(scope, server, await blackHole(scope));
-    await metricIs(server.program, PENDING, DIALS);
+    await dialsPend(server.program, DIALS, pending);
     await (agents[0] as Program).kill();
     assertRefused(await pending, 502, 'connection_terminated', /agent agent-0: /);
   }),
@@ -88,7 +86,7 @@ test(
     agent.signal('SIGSTOP');
     const edges = edgesOf(server).filter(({ via }) => 'uds' in via);
     const pending = Promise.all(edges.map((edge) => dial(scope, edge, target.authority)));
-    await metricIs(server.program, PENDING, edges.length);
+    await dialsPend(server.program, edges.length, pending);
     await agent.kill();
     await startAgent(scope, trust, server.agentPort, { 'agent-id': 'agent-1' });
     for (const tunnel of await pending) assert.ok(await echoes(tunnel, 'x'));
@@ -106,7 +104,7 @@ test(
       what: 'a dial through the plane',
     });
     const pending = refusals(scope, gateway, await blackHole(scope));
-    await metricIs(gateway.program, PENDING, DIALS);
+    await dialsPend(gateway.program, DIALS, pending);
     await (hubs[0] as (typeof hubs)[number]).program.kill();
     assertRefused(await pending, 502, 'connection_terminated', /hub .*: /);
   }),

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
+import { inspect } from 'node:util';
 import type { CallerProtocol } from '@isthmus/tunnel';
 import {
   connectThrough,
@@ -173,13 +174,32 @@ export function endpointsAre(agent: Program, count: number): Promise<void> {
   return metricIs(agent, 'konnectivity_network_proxy_agent_open_endpoint_connections', count);
 }
 
-export async function metricIs(program: Program, name: string, wanted: number): Promise<void> {
+/** Waits until a server counts `count` dials without an answer. Fails as soon as an answer is there. */
+export async function dialsPend(
+  server: Program,
+  count: number,
+  ...answers: readonly Promise<unknown>[]
+): Promise<void> {
+  let early: string | undefined;
+  const note = (answer: unknown) => {
+    early ??= `an answer: ${inspect(answer, { depth: 0 })}`;
+  };
+  for (const answer of answers) answer.then(note, note);
+  await metricIs(server, 'konnectivity_network_proxy_server_pending_backend_dials', count, () => early);
+}
+
+export async function metricIs(
+  program: Program,
+  name: string,
+  wanted: number,
+  hopeless?: () => string | undefined,
+): Promise<void> {
   let last: number | undefined;
   const reached = async () => {
     last = (await program.metric(name)).get('{}');
     return last === wanted;
   };
-  await until(reached, { what: () => `${name} to be ${wanted}; it is ${last}` });
+  await until(reached, { what: () => `${name} to be ${wanted}; it is ${last}`, ...(hopeless && { hopeless }) });
 }
 
 /**
