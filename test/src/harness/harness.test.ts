@@ -121,6 +121,16 @@ test(
   }),
 );
 
+test('a test that fails prints what its programs said last', async (context) => {
+  const { mock } = context.mock.method(process.stderr, 'write', () => true);
+  const fails = scoped(async (scope) => {
+    await startCommand(scope, ['echo', 'last words']).waitForLine(/words/);
+    assert.fail('on purpose');
+  });
+  await assert.rejects(fails(context), { message: 'on purpose' });
+  assert.match(`${mock.calls[0]?.arguments[0]}`, /:\n--- echo \(pid \d+\) printed last:\nlast words\n---\n$/);
+});
+
 test(
   'a stopped program can still be killed',
   scoped(async (scope) => {

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import http, { type IncomingMessage } from 'node:http';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
+import { inspect } from 'node:util';
 import { type True, until, type Wait, within } from '@isthmus/runtime/testing';
 import { commandOf, type Flags, type ProgramName, ROOT } from './runtime.ts';
 import type { Scope } from './scope.ts';
@@ -63,6 +64,8 @@ export class Program implements AsyncDisposable {
   readonly exit: Promise<Exit>;
   readonly #process: ChildProcess;
   readonly #secrets: Secrets;
+  /** Values of metrics as they were read last, by the metric's name. */
+  readonly #values = new Map<string, ReadonlyMap<string, number>>();
   /** A line that holds a secret. */
   #leak: string | undefined;
   #running = true;
@@ -109,9 +112,11 @@ export class Program implements AsyncDisposable {
     return this.#running;
   }
 
-  /** The last lines of the output, for the message of an error. */
+  /** The last lines of the output, and what was read of its metrics, for the message of an error. */
   get tail(): string {
-    return `\n--- ${this.name} (pid ${this.pid}) printed last:\n${this.lines.slice(-SHOWN_LINES).join('\n')}\n---`;
+    const values = [...this.#values].map(([name, samples]) => `${name} was ${inspect(samples, { breakLength: 140 })}`);
+    const lines = [...this.lines.slice(-SHOWN_LINES), ...values];
+    return `\n--- ${this.name} (pid ${this.pid}) printed last:\n${lines.join('\n')}\n---`;
   }
 
   /** Does not use the child's own `kill`: Deno considers a child dead once it was sent SIGSTOP. */
@@ -179,6 +184,7 @@ export class Program implements AsyncDisposable {
       const match = /^([\w:]+)(\{.*\})? ([^ ]+)$/.exec(line);
       if (match?.[1] === name) samples.set(match[2] ?? '{}', Number(match[3]));
     }
+    this.#values.set(name, samples);
     return samples;
   }
 

@@ -3,6 +3,7 @@ import { after, type TestContext } from 'node:test';
 /** What a test started. It ends in reverse order when the test ends, whether the test passed or not. */
 export class Scope implements AsyncDisposable {
   readonly #ends: (() => unknown)[] = [];
+  readonly #used: AsyncDisposable[] = [];
   readonly #controller = new AbortController();
 
   /** Aborts when the scope begins to end. */
@@ -14,7 +15,13 @@ export class Scope implements AsyncDisposable {
     this.#ends.push(end);
   }
 
+  /** What its programs printed last. */
+  get tails(): string {
+    return this.#used.map((each) => ('tail' in each ? each.tail : '')).join('');
+  }
+
   use<T extends AsyncDisposable>(resource: T): T {
+    this.#used.push(resource);
     this.defer(() => resource[Symbol.asyncDispose]());
     return resource;
   }
@@ -33,11 +40,19 @@ export class Scope implements AsyncDisposable {
   }
 }
 
-/** The body of a test that gets its own scope: `test('...', scoped(async (scope) => { ... }))`. */
+/**
+ * The body of a test that gets its own scope: `test('...', scoped(async (scope) => { ... }))`. If it fails, what its programs printed last goes to
+ * stderr.
+ */
 export function scoped(body: (scope: Scope, context: TestContext) => Promise<void>) {
   return async (context: TestContext): Promise<void> => {
     await using scope = new Scope();
-    await body(scope, context);
+    try {
+      await body(scope, context);
+    } catch (error) {
+      if (scope.tails !== '') process.stderr.write(`${context.name}:${scope.tails}\n`);
+      throw error;
+    }
   };
 }
 
