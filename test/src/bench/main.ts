@@ -6,7 +6,7 @@ import { apart, pathsMissing } from '../rig/network.ts';
 import { madeHere } from '../rig/page.ts';
 import { LINES, linesByName } from './lines.ts';
 import { PATHS } from './paths.ts';
-import { type Plan, type Runs, runAll } from './run.ts';
+import { type Plan, runAll } from './run.ts';
 import { type Book, busyNow, readBook, writeBook } from './store.ts';
 import { comparison, figureTable, writePage } from './tables.ts';
 
@@ -86,9 +86,7 @@ function begins(given: string, name: string): boolean {
 async function run(plan: Plan): Promise<void> {
   const signal = interrupted();
   const busy = await busyNow();
-  const { runs, failed } = await (values.paths
-    ? apart<Runs>('bench/apart.ts', plan, signal)
-    : runAll(plan, say, signal));
+  const { runs, failed } = await runAll(plan, signal);
   const { windowMs, rounds } = plan;
   const book: Book = { made: { ...madeHere(), windowMs, rounds, busy }, runs };
   if (values.json) writeBook(values.json, book);
@@ -106,5 +104,7 @@ else if (values['one-address']) await run({ ...plan(), lines: linesByName(Number
 else if (values.paths) {
   const missing = pathsMissing();
   if (missing) misused(missing);
-  await run({ ...plan(), lines: chosen(PATHS, values.path, begins) });
+  const lines = chosen(PATHS, values.path, begins);
+  // What TCP is told there is nothing to others.
+  if (!(await apart(import.meta.url))) await run({ ...plan(), lines });
 } else await run(plan());

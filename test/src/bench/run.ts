@@ -1,6 +1,7 @@
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import { Scope } from '../harness/index.ts';
 import { listening } from '../rig/child.ts';
+import { say } from '../rig/command.ts';
 import { short } from '../rig/figures.ts';
 import { type Contender, contenders, Planes, type Programs } from './contenders.ts';
 import type { Line } from './lines.ts';
@@ -17,7 +18,7 @@ export interface Plan extends Pace, Programs {
 }
 
 /** What a run measured, and how many measurements have no figures. */
-export interface Runs {
+interface Runs {
   readonly runs: readonly Run[];
   readonly failed: number;
 }
@@ -26,7 +27,7 @@ export interface Runs {
 const FEW = 8;
 
 /** Measures line by line. The contenders of a line take turns, round by round, since a machine's speed varies. */
-export async function runAll(plan: Plan, say: (text: string) => void, signal: AbortSignal): Promise<Runs> {
+export async function runAll(plan: Plan, signal: AbortSignal): Promise<Runs> {
   const runs: Run[] = [];
   let failed = 0;
   await using scope = new Scope();

@@ -1,11 +1,10 @@
 // npm run chaos: injects one fault at a time into real processes under load.
 import { chosen, commandLine, interrupted, misused, say } from '../rig/command.ts';
 import { apart } from '../rig/network.ts';
-import type { Apart } from './apart.ts';
 import { table, writePage } from './report.ts';
 import type { Row } from './row.ts';
 import { EACH_KIND, ROWS } from './rows/index.ts';
-import { DIALS_PER_SECOND, nothingOf, type Outcome, runRow } from './run-row.ts';
+import { DIALS_PER_SECOND, type Outcome, runRow } from './run-row.ts';
 
 const { values } = commandLine(
   'chaos',
@@ -46,19 +45,6 @@ function rows(): readonly Row[] {
 }
 
 const rate = Number(values.rate);
-const signal = interrupted();
-
-async function outcomeOf(row: Row): Promise<Outcome> {
-  const { short } = values;
-  if (!row.apart || row.skip?.()) return await runRow(row, { short, rate, signal });
-  try {
-    const told: Apart = { name: row.name, short, rate };
-    return { ...(await apart<Outcome>('chaos/apart.ts', told, signal, SOCKET_BUFFERS)), row };
-  } catch (error) {
-    return { ...nothingOf(row), problems: [(error as Error).message] };
-  }
-}
-
 function tell({ row, skipped, problems, before, loadCpu, seconds }: Outcome): void {
   if (skipped) {
     say(`skipped ${row.name}: ${skipped}`);
@@ -70,9 +56,10 @@ function tell({ row, skipped, problems, before, loadCpu, seconds }: Outcome): vo
 }
 
 async function main(): Promise<void> {
+  const signal = interrupted();
   const outcomes: Outcome[] = [];
   for (const row of rows()) {
-    const outcome = await outcomeOf(row);
+    const outcome = await runRow(row, { short: values.short, rate, signal });
     if (signal.aborted) return;
     tell(outcome);
     outcomes.push(outcome);
@@ -88,4 +75,4 @@ async function main(): Promise<void> {
 }
 
 if (values.list) for (const { name, fault, holds } of ROWS) say(`${name.padEnd(24)}${fault}: ${holds}`);
-else await main();
+else if (!(await apart(import.meta.url, SOCKET_BUFFERS))) await main();

@@ -72,8 +72,6 @@ export interface Context<T extends Topology = Topology> {
 export interface Row<T extends Topology = Topology> {
   /** The name on the command line. */
   readonly name: string;
-  /** Runs in its own network, whose sockets hold little: for faults that would otherwise exhaust the machine's memory for TCP. */
-  readonly apart?: boolean;
   /** The fault, as the table describes it. */
   readonly fault: string;
   /** What must hold, as `--list` says it. */

@@ -42,7 +42,7 @@ export interface RunOptions {
 }
 
 /** The outcome of a row that has not run. */
-export function nothingOf(row: Row): Outcome {
+function nothingOf(row: Row): Outcome {
   return { row, measures: [], notes: [], before: 0, loadCpu: 0, seconds: 0, problems: [] };
 }
 

@@ -56,19 +56,6 @@ export class Child implements AsyncDisposable {
     this.#child.send(message as object);
   }
 
-  /** Tells it to end, as it is told from outside. */
-  stop(): void {
-    this.#child.kill();
-  }
-
-  /** Lets it end what it has started, and itself. Resolves once it has. */
-  async leave(): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    const gone = once(this.#child, 'exit');
-    if (this.running) this.#child.disconnect();
-    await gone;
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     await killChild(this.#child);
   }

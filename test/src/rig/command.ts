@@ -64,6 +64,7 @@ export function interrupted(): AbortSignal {
       controller.abort(new Error('stopped from outside'));
     });
   }
+  process.channel?.unref();
   return controller.signal;
 }
 

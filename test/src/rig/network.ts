@@ -1,9 +1,10 @@
 import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { goMissing, goProgram, isAlive, killChild, Scope, within } from '../harness/index.ts';
-import { Child } from './child.ts';
+import { goMissing, goProgram, isAlive, killChild, type Scope, within } from '../harness/index.ts';
 
 const run = promisify(execFile);
 const NAMESPACES = '/run/netns';
@@ -48,29 +49,22 @@ export async function namespace<T extends string>(scope: Scope, wires: readonly 
   return { name, command: ['ip', 'netns', 'exec', name], wire: (of: T) => made.get(of) as Wire };
 }
 
-/** How long what runs apart may take, in milliseconds: its steps have deadlines of their own, and a run over all paths takes hours. */
-const APART_WITHIN = 24 * 3_600_000;
-
 /**
- * Runs a file below test/src in a network of its own, and sends it a message.
- * @param signal tells it to end, and to answer with what it has
+ * Runs a program of the rigs again, with the same arguments, in a network that it has to itself and that ends with it. Ends as it does.
+ * @param main the program's URL
  * @param settings of that network, as sysctl(8) takes them
- * @returns its answer
+ * @returns whether it has run; not if this is that run, or there can be no such network
  */
-export async function apart<T>(
-  file: string,
-  message: object,
-  signal: AbortSignal,
-  settings: readonly string[] = [],
-): Promise<T> {
-  await using scope = new Scope();
-  const [ip, ...inside] = (await namespace(scope, [])).command;
-  if (settings.length > 0) await run(ip, [...inside, 'sysctl', '-qw', ...settings]);
-  const child = new Child(file, { command: [ip, ...inside, process.execPath] });
-  scope.defer(() => child.leave());
-  signal.throwIfAborted();
-  signal.addEventListener('abort', () => child.stop(), { once: true });
-  return await child.ask<T>(message, APART_WITHIN);
+export async function apart(main: string, settings: readonly string[] = []): Promise<boolean> {
+  if (process.connected || networksMissing()) return false;
+  const made = ['ip link set lo up', ...settings.map((each) => `sysctl -qw '${each}'`), 'exec "$@"'].join(' && ');
+  const again = [process.execPath, fileURLToPath(main), ...process.argv.slice(2)];
+  const stdio = ['inherit', 'inherit', 'inherit', 'ipc'] as const;
+  const child = spawn('unshare', ['--net', 'sh', '-c', made, 'sh', ...again], { stdio: [...stdio] });
+  // A terminal sends the first one to both.
+  process.on('SIGINT', () => {}).on('SIGTERM', () => child.kill());
+  [process.exitCode] = await once(child, 'exit');
+  return true;
 }
 
 async function stretch(scope: Scope, name: string, index: number): Promise<Wire> {

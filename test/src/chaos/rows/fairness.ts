@@ -79,7 +79,6 @@ export const fairnessRows: readonly Row<TenantsPlane>[] = [
     bounds: {},
     // A tenant is quiet if it takes less than half of what two processors, which also run the flood's callers, can do.
     dialsPerSecond: 100,
-    apart: true,
     skip: networksMissing,
     topology: tenantsPlane,
     inject: floods,

@@ -54,7 +54,6 @@ function rowOf(name: string, fault: string, what: Stall): Row<Plane> {
     fault,
     holds: 'others unaffected; memory within the windows; no session ended',
     bounds: { dialMs: 1000 },
-    apart: true,
     skip: networksMissing,
     topology: (scope) => startPlane(scope, { servers: 1, agents: 1 }),
     inject: (context) => stall(context, what),
