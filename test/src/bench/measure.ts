@@ -65,8 +65,12 @@ async function load(
   { windowMs, pace }: Pace,
 ): Promise<Result> {
   const { groups, destination } = started;
-  const front = frontOf(contender, started);
-  const common = { front, destinationPort: destination?.port ?? benchPort, conns, windowMs };
+  const common = {
+    fronts: [frontOf(contender, started)] as const,
+    destinationPort: destination?.port ?? benchPort,
+    conns,
+    windowMs,
+  };
   if (work === 'path') {
     const load = { load: 'path', ...common, small: path?.small ?? 0 } satisfies Load;
     return await ask<Result>('rig/load/main.ts', load, windowMs + GRACE);

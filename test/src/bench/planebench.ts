@@ -6,10 +6,10 @@ const GRACE = 120_000;
 
 /** Measures one work with planebench: a program in Go with the same works, figures and names of figures. */
 export function planebench(path: string, settings: Settings): Promise<Result> {
-  const { front, work, conns, windowMs, rate, groups } = settings;
+  const { fronts, work, conns, windowMs, rate, groups } = settings;
   const pids = Object.entries(groups).flatMap(([name, all]) => all.map((pid) => `${name}=${pid}`));
   const args = [
-    ...['--front', urlOf(front), '--work', work, '--conns', String(conns), '--json'],
+    ...['--front', urlOf(fronts[0]), '--work', work, '--conns', String(conns), '--json'],
     ...['--seconds', String(windowMs / 1000), '--rate', String(rate)],
     ...(pids.length > 0 ? ['--pids', pids.join(',')] : []),
   ];

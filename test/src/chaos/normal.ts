@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import type { Load } from '../rig/calling.ts';
 import { clock } from '../rig/clock.ts';
 import { quantile } from '../rig/figures.ts';
 import type { Topology } from '../rig/plane.ts';
-import type { Load } from './load.ts';
 
 const LOOK_EVERY = 200;
 /** Only the last second counts. */

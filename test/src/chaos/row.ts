@@ -1,6 +1,6 @@
 import type { Scope } from '../harness/index.ts';
+import type { Load } from '../rig/calling.ts';
 import type { Carried, Topology } from '../rig/plane.ts';
-import type { Load } from './load.ts';
 
 /** How long a supervisor takes to restart a process, in milliseconds. */
 export const RESTART_AFTER = 2000;

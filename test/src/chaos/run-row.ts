@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Scope, until } from '../harness/index.ts';
+import { Load } from '../rig/calling.ts';
 import { listening } from '../rig/child.ts';
 import { clock } from '../rig/clock.ts';
 import { unless } from '../rig/command.ts';
@@ -7,7 +8,6 @@ import { quantile } from '../rig/figures.ts';
 import type { DestinationState } from '../rig/load/destination.ts';
 import type { Topology } from '../rig/plane.ts';
 import { type Figures, judge } from './figures.ts';
-import { Load } from './load.ts';
 import { normalAgain } from './normal.ts';
 import type { Context, Measure, Row, Strike } from './row.ts';
 

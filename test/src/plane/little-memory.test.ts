@@ -86,7 +86,7 @@ async function rig(
   const agent = await startAgent(scope, trust, 'agent', agentPort, { env, place: groups.agent });
   await Promise.all([server, agent].map(({ program }) => program.waitReady()));
   const { port } = await listening(scope, 'rig/load/destination.ts');
-  const tunnels = new Tunnels({ kind: 'door', door: ways, protocol }, port);
+  const tunnels = new Tunnels([{ kind: 'door', door: ways, protocol }], port);
   const control = await Control.connect(port);
   scope.defer(() => control.end());
   const open: Duplex[] = [];

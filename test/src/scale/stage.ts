@@ -6,8 +6,10 @@ import type { Member } from '../harness/member.ts';
 import { cpuMs, residentBytes } from '../harness/processes.ts';
 import { AS_IN_IMAGE } from '../harness/runtime.ts';
 import type { Scope } from '../harness/scope.ts';
+import { Load } from '../rig/calling.ts';
+import { listening } from '../rig/child.ts';
+import type { Fronts } from '../rig/load/messages.ts';
 import { type Plane, startPlane } from '../rig/plane.ts';
-import { callersOf, type DialOnce } from './dials.ts';
 import { Fleet } from './fleet.ts';
 import type { Hosting } from './tenants/hosted.ts';
 
@@ -54,19 +56,20 @@ export class Stage {
   readonly gateways: readonly Member[];
   readonly doors: Plane['doors'];
   readonly fleet: Fleet;
-  readonly dial: DialOnce;
+  /** Of the load's destination. */
+  readonly port: number;
   readonly sessionsPerAgent = SESSIONS_PER_AGENT;
   /** Memory before the first agent connected, and what Redis had done and held. */
   base!: Both;
   redisBase!: RedisUse;
 
-  private constructor(redis: RedisServer, { hubs, gateways, doors }: Plane, fleet: Fleet, dial: DialOnce) {
+  private constructor(redis: RedisServer, { hubs, gateways, doors }: Plane, fleet: Fleet, port: number) {
     this.redis = redis;
     this.hubs = hubs;
     this.gateways = gateways;
     this.doors = doors;
     this.fleet = fleet;
-    this.dial = dial;
+    this.port = port;
   }
 
   static async start(scope: Scope, { hubs, rebalanceTime, hosting }: StageOptions): Promise<Stage> {
@@ -84,10 +87,22 @@ export class Stage {
     const tls = { ca: agents.cert, ...(await agents.client('agent')) };
     const settings = { hubPorts: plane.agentPorts, tls, sessionCount: SESSIONS_PER_AGENT, rebalanceTime };
     const fleet = scope.use(new Fleet({ ...settings, ...(hosting && { members: hosting.members }) }));
-    const stage = new Stage(redis, plane, fleet, await callersOf(scope, plane.doors));
+    const { port } = await listening(scope, 'rig/load/destination.ts');
+    const stage = new Stage(redis, plane, fleet, port);
     stage.base = await stage.memory();
     stage.redisBase = stage.redisUse();
     return stage;
+  }
+
+  get fronts(): Fronts {
+    const [first, ...others] = this.doors.map((door) => ({ kind: 'door', door, protocol: 'connect' }) as const);
+    if (!first) throw new Error('there is no gateway');
+    return [first, ...others];
+  }
+
+  /** Dials so many times a second, by HTTP CONNECT, at the gateways in turn. */
+  dialling(dialsPerSecond: number): Load {
+    return new Load({ doors: this.doors, port: this.port, dialsPerSecond, tunnels: 0, protocols: ['connect'] });
   }
 
   /** Grows the fleet, and waits until all gateways know all of its sessions. */

@@ -9,7 +9,6 @@ import { until } from '@isthmus/runtime/testing';
 import { killChild } from '../harness/processes.ts';
 import { unlessSlow } from '../harness/runtime.ts';
 import { Scope } from '../harness/scope.ts';
-import { SteadyDials } from './dials.ts';
 import { Stage } from './stage.ts';
 
 const AGENTS = 300;
@@ -54,7 +53,7 @@ test('a busy machine ends no living session, and a lost hub fails no dial', {
 }, async (context) => {
   await using scope = new Scope();
   const stage = await Stage.start(scope, { hubs: 3, rebalanceTime: 1000 });
-  const { fleet, hubs, dial } = stage;
+  const { fleet, hubs } = stage;
   await stage.populate(AGENTS);
   await fleet.settled();
   for (const worker of fleet.processes) {
@@ -72,16 +71,17 @@ test('a busy machine ends no living session, and a lost hub fails no dial', {
     await fleet.coverage();
     assert.deepEqual(fleet.losses, left, 'a living session was ended');
   }
-  const load = new SteadyDials(dial, DIALS_PER_SECOND);
-  await until(() => load.results.latencies.length >= DIALS_PER_SECOND, { what: 'dials before the fault' });
+  await using load = stage.dialling(DIALS_PER_SECOND);
+  await until(() => load.dials.length >= DIALS_PER_SECOND, { what: 'dials before the fault' });
   const [hub] = hubs;
   assert.ok(hub);
   const lost = (await fleet.coverage()).sessions.get(hub.id) ?? 0;
   await hub.program.kill();
   await fleet.complete();
-  const { failures, latencies } = await load.stop();
+  await load.stop();
+  const failures = load.dials.flatMap(({ error = [] }) => error);
   const sessions = total(fleet.losses) - total(left);
-  context.diagnostic(`${sessions} sessions were lost; ${latencies.length} dials, ${failures.length} failed`);
+  context.diagnostic(`${sessions} sessions were lost; ${load.dials.length} dials, ${failures.length} failed`);
   assert.deepEqual(failures, []);
   assert.equal(sessions, lost, `only the hub's sessions were lost: ${[...fleet.losses]}`);
 });

@@ -20,7 +20,7 @@ export class Bench {
   constructor(settings: Settings, control: Control) {
     this.settings = settings;
     this.control = control;
-    this.tunnels = new Tunnels(settings.front, settings.destinationPort);
+    this.tunnels = new Tunnels(settings.fronts, settings.destinationPort);
   }
 
   warmUp(): Promise<void> {

@@ -63,9 +63,9 @@ export class Callers {
 
   /** Dials with the first protocol at each gateway in turn, then with the second. */
   async #dial(index: number, destination: string, use: (tunnel: Duplex) => Promise<Used> | Used): Promise<void> {
-    const { doors } = this.#settings;
+    const { doors, protocols = PROTOCOLS } = this.#settings;
     const first = index % doors.length;
-    const protocol = PROTOCOLS[Math.floor(index / doors.length) % PROTOCOLS.length] as Protocol;
+    const protocol = protocols[Math.floor(index / doors.length) % protocols.length] as Protocol;
     const at = clock();
     try {
       const { stream, by } = await dial(doors, first, protocol, destination);

@@ -3,7 +3,7 @@ import { Control } from './control.ts';
 import { Flow } from './flow.ts';
 import type { FloodDone, FloodSettings } from './messages.ts';
 import { header } from './modes.ts';
-import { type Opening, oneByte, STANDING, Tunnels } from './tunnels.ts';
+import { oneByte, STANDING, Tunnels } from './tunnels.ts';
 import { beginPhase, Dialler } from './workers.ts';
 
 const DIALS_PER_SECOND = 1500;
@@ -11,7 +11,7 @@ const DIALS_PER_SECOND = 1500;
 /** One caller that floods. */
 export class Flood {
   readonly #control: Control;
-  readonly #tunnels: readonly Tunnels[];
+  readonly #tunnels: Tunnels;
   readonly #settings: FloodSettings;
   readonly #flows: Flow[] = [];
   readonly #kept: Duplex[] = [];
@@ -20,7 +20,7 @@ export class Flood {
   private constructor(settings: FloodSettings, control: Control) {
     this.#settings = settings;
     this.#control = control;
-    this.#tunnels = settings.fronts.map((front) => new Tunnels(front, settings.destinationPort));
+    this.#tunnels = new Tunnels(settings.fronts, settings.destinationPort);
   }
 
   /** Resolves once the flood runs. */
@@ -33,16 +33,15 @@ export class Flood {
   async #start(): Promise<void> {
     const { idle = 0, stalled = 0, blocked = 0, downloads = 0, dials = 0 } = this.#settings.held;
     const { rate = 0 } = this.#settings;
-    this.#kept.push(...(await this.#open(idle, { prove: (tunnel) => oneByte(tunnel, 'echo') })));
-    for (const tunnel of await this.#open(stalled, { window: STANDING })) {
+    this.#kept.push(...(await this.#tunnels.openMany(idle, { prove: (tunnel) => oneByte(tunnel, 'echo') })));
+    for (const tunnel of await this.#tunnels.openMany(stalled, { window: STANDING })) {
       tunnel.write(header('source', this.#control.newId()));
       this.#kept.push(tunnel);
     }
-    for (const tunnel of await this.#open(blocked)) this.#flow(tunnel).upload('stall');
-    for (const tunnel of await this.#open(downloads)) this.#flow(tunnel).download(rate);
+    for (const tunnel of await this.#tunnels.openMany(blocked)) this.#flow(tunnel).upload('stall');
+    for (const tunnel of await this.#tunnels.openMany(downloads)) this.#flow(tunnel).download(rate);
     const every = (1000 * dials) / DIALS_PER_SECOND;
-    const through = (index: number) => this.#tunnels[index % this.#tunnels.length] as Tunnels;
-    this.#phase = beginPhase(Array.from({ length: dials }, (_, index) => new Dialler(through(index), every)));
+    this.#phase = beginPhase(Array.from({ length: dials }, () => new Dialler(this.#tunnels, every)));
   }
 
   report(): FloodDone {
@@ -55,12 +54,6 @@ export class Flood {
       tunnels: all.length,
       ended: all.filter(({ destroyed }) => destroyed).length,
     };
-  }
-
-  async #open(count: number, opening?: Opening): Promise<Duplex[]> {
-    const { length } = this.#tunnels;
-    const share = (index: number) => Math.floor((count + length - 1 - index) / length);
-    return (await Promise.all(this.#tunnels.map((each, index) => each.openMany(share(index), opening)))).flat();
   }
 
   #flow(tunnel: Duplex): Flow {

@@ -7,6 +7,9 @@ export type Front =
   | { readonly kind: 'forward'; readonly port: number; readonly named?: true }
   | { readonly kind: 'door'; readonly door: Ways; readonly protocol: Protocol };
 
+/** Used in turn. */
+export type Fronts = readonly [Front, ...Front[]];
+
 export type WorkName =
   | 'bulk'
   | 'upload'
@@ -43,8 +46,7 @@ export type Load =
 /** One caller that floods. */
 export interface FloodSettings {
   readonly held: Held;
-  /** Used in turn. */
-  readonly fronts: readonly [Front, ...Front[]];
+  readonly fronts: Fronts;
   readonly destinationPort: number;
   /** Limit of each download in kB/s; unset for none. */
   readonly rate?: number;
@@ -67,7 +69,7 @@ export type Groups = Readonly<Record<string, readonly number[]>>;
 
 /** One work of the bench. */
 export interface Settings {
-  readonly front: Front;
+  readonly fronts: Fronts;
   readonly destinationPort: number;
   readonly work: WorkName;
   /** How many tunnels, or how many dials at a time. */
@@ -84,7 +86,7 @@ export interface Settings {
 }
 
 /** Downloads, and small tunnels beside them. */
-export interface PathSettings extends Pick<Settings, 'front' | 'destinationPort' | 'conns' | 'windowMs'> {
+export interface PathSettings extends Pick<Settings, 'fronts' | 'destinationPort' | 'conns' | 'windowMs'> {
   readonly small: number;
 }
 
@@ -104,6 +106,8 @@ export interface Calls {
   readonly port: number;
   readonly dialsPerSecond: number;
   readonly tunnels: number;
+  /** Used in turn. Default: all. */
+  readonly protocols?: readonly Protocol[];
   /** Tunnels finish after a time between these milliseconds and are opened again; if unset, they stay. */
   readonly tunnelLife?: readonly [least: number, most: number];
 }

@@ -16,8 +16,8 @@ const PING_EVERY_MS = 50;
 
 /** Downloads over a path, and small tunnels beside them that send 64 bytes there and back, while a dial is made each second. */
 export async function carriedOver(settings: PathSettings): Promise<Result> {
-  const { front, destinationPort, windowMs, conns, small } = settings;
-  const tunnels = new Tunnels(front, destinationPort, DIAL_MS);
+  const { fronts, destinationPort, windowMs, conns, small } = settings;
+  const tunnels = new Tunnels(fronts, destinationPort, DIAL_MS);
   const open = async (count: number) => {
     const opened = await tunnels.openMany(count);
     if (opened.length < count) throw new Error(Object.keys(tunnels.errors)[0]);

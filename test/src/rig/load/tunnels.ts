@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { answered } from '../dial.ts';
 import { helloOf } from './hello.ts';
-import type { Front } from './messages.ts';
+import type { Front, Fronts } from './messages.ts';
 import { MODES } from './modes.ts';
 
 /** Dials at a time while a work prepares. */
@@ -36,16 +36,17 @@ interface Bare {
   readonly named?: true;
 }
 
-/** Opens tunnels through one front, and counts what goes wrong. */
+/** Opens tunnels through fronts in turn, and counts what goes wrong. */
 export class Tunnels {
   readonly errors: Record<string, number> = {};
-  readonly #front: Front;
+  readonly #fronts: Fronts;
+  #opened = 0;
   /** How long a dial may take to be answered, and a tunnel to deliver its first byte, in milliseconds. */
   readonly within: number;
   readonly #destinationPort: number;
 
-  constructor(front: Front, destinationPort: number, within = DIAL_WITHIN) {
-    this.#front = front;
+  constructor(fronts: Fronts, destinationPort: number, within = DIAL_WITHIN) {
+    this.#fronts = fronts;
     this.#destinationPort = destinationPort;
     this.within = within;
   }
@@ -57,7 +58,7 @@ export class Tunnels {
 
   /** Opens one connection per tunnel, as API servers do. `window`: how many bytes may be sent ahead of a gRPC caller. */
   async open(window = READING): Promise<Duplex> {
-    const front = this.#front;
+    const front = this.#fronts[this.#opened++ % this.#fronts.length] as Front;
     if (front.kind === 'door') {
       const { door, protocol } = front;
       const tunnel = await answered(door, protocol, `127.0.0.1:${this.#destinationPort}`, this.within, window);

@@ -1,5 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { dialAsFast, SteadyDials } from '../dials.ts';
+import type { Member } from '../../harness/member.ts';
+import { ask } from '../../rig/child.ts';
+import { quantile } from '../../rig/figures.ts';
+import type { Load, Result } from '../../rig/load/messages.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
 import type { Phase, Sizes } from './phase.ts';
@@ -12,6 +15,10 @@ const STEADY = 100;
 
 /** How much longer it lasts than each other measurement: of many sessions, rest costs several times what these dials do. */
 const STEADY_TIMES = 3;
+
+/** How long the first dials may take, and how long a load may take to begin and end, in milliseconds. */
+const FIRST_WITHIN = 60_000;
+const GRACE = 60_000;
 
 const TITLE = 'Dials';
 const COLUMNS = [
@@ -33,47 +40,62 @@ export const dials: readonly Phase[] = (['few', 'some', 'all'] as const).map((si
 }));
 
 async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: number): Promise<Findings> {
-  const { dial } = stage;
   // Agents that move to other hubs cost handshakes.
   await stage.fleet.settled();
   // The first dials of a process are slow: code is compiled meanwhile. There are as many with few agents, who take them faster.
-  const first = await dialAsFast(dial, CALLERS, ({ tried }) => tried >= firstDials);
-  const end = performance.now() + dialMs;
-  const load = await usage(stage, () => dialAsFast(dial, CALLERS, () => performance.now() >= end));
+  const first = await asFast(stage, { windowMs: FIRST_WITHIN, first: firstDials });
+  const fast = await asFast(stage, { windowMs: dialMs });
   const rest = () => usage(stage, () => sleep(dialMs));
   const before = await rest();
   const steady = await usage(stage, async () => {
-    const dials = new SteadyDials(dial, STEADY);
+    await using load = stage.dialling(STEADY);
     await sleep(STEADY_TIMES * dialMs);
-    return dials.stop();
+    await load.stop();
+    return load.dials;
   });
   const after = await rest();
-  const { result: fast } = load;
   const { result: calm } = steady;
   // Without what sessions cost at rest. They cost more while the processors are full, so there is nothing to subtract from dials as fast as can be.
   const atRest = (before.cpu + after.cpu) / (before.ms + after.ms);
-  const cpu = (steady.cpu - atRest * steady.ms) / calm.tried;
-  const failed = [first, fast, calm].flatMap(({ failures }) => failures);
+  const cpu = (steady.cpu - atRest * steady.ms) / calm.length;
+  const failures = [
+    ...[first, fast].flatMap(({ errors }) =>
+      Object.entries(errors).flatMap(([text, count]) => Array(count).fill(text)),
+    ),
+    ...calm.flatMap(({ error = [] }) => error),
+  ];
+  const took = calm.map(({ ms }) => ms);
   const row = [
     whole(agents),
-    whole(fast.tried / (load.ms / 1000)),
-    millis(load.cpu / fast.tried),
+    whole(fast.figures.dials_per_s ?? 0),
+    millis((fast.figures.hubs_cpu_ms_per_dial ?? 0) + (fast.figures.gateways_cpu_ms_per_dial ?? 0)),
     millis(cpu),
-    millis(calm.quantile(0.5)),
-    millis(calm.quantile(0.99)),
-    whole(failed.length),
+    millis(quantile(took, 0.5)),
+    millis(quantile(took, 0.99)),
+    whole(failures.length),
   ];
   return {
     tables: [{ title: TITLE, columns: COLUMNS, rows: [row] }],
-    checks: [
-      check(
-        `no dial fails with ${agents} agents`,
-        failed.length === 0,
-        new Set(failed).size > 0 ? [...new Set(failed)].join('; ') : 0,
-      ),
-    ],
+    checks: [check(`no dial fails with ${agents} agents`, failures.length === 0, [...new Set(failures)].join('; '))],
     dialCpu: new Map([[agents, cpu]]),
   };
+}
+
+/** Callers who dial again as soon as their last dial is over. */
+function asFast({ fronts, port, hubs, gateways }: Stage, how: { windowMs: number; first?: number }): Promise<Result> {
+  const pids = (members: readonly Member[]) => members.map(({ program }) => program.pid);
+  const groups = { hubs: pids(hubs), gateways: pids(gateways) };
+  const load = {
+    fronts,
+    destinationPort: port,
+    work: 'dials',
+    conns: CALLERS,
+    pace: 1,
+    rate: 0,
+    groups,
+    ...how,
+  } as const;
+  return ask<Result>('rig/load/main.ts', { load: 'work', ...load } satisfies Load, how.windowMs + GRACE);
 }
 
 /** Returns what the plane's processes used while `act` ran, and how long it ran, in milliseconds. */

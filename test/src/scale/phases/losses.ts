@@ -1,6 +1,5 @@
 import { until } from '@isthmus/runtime/testing';
 import type { Member } from '../../harness/member.ts';
-import { SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, seconds, timedCheck, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
 import type { Phase } from './phase.ts';
@@ -43,12 +42,12 @@ export const herd: Phase = {
 };
 
 async function lose(stage: Stage, fault: string, after: (hub: Member) => Promise<void>): Promise<Findings> {
-  const { fleet, hubs, dial } = stage;
+  const { fleet, hubs } = stage;
   const hub = hubs[0] as Member;
   await fleet.settled();
   const lost = (await fleet.coverage()).sessions.get(hub.id) ?? 0;
-  const load = new SteadyDials(dial, LOAD);
-  await until(() => load.results.latencies.length >= LOAD, { what: 'a second of dials before the fault' });
+  await using load = stage.dialling(LOAD);
+  await until(() => load.dials.length >= LOAD, { what: 'a second of dials before the fault' });
   const openedBefore = fleet.opened.length;
   const start = Date.now();
   await hub.program.kill();
@@ -57,7 +56,9 @@ async function lose(stage: Stage, fault: string, after: (hub: Member) => Promise
   await fleet.complete();
   const opened = fleet.opened.slice(openedBefore);
   const back = Math.max(...opened.map(([at]) => at)) - start;
-  const { tried, failures, latencies } = await load.stop();
+  await load.stop();
+  const { dials } = load;
+  const failures = dials.flatMap(({ error = [] }) => error);
   const others = hubs.slice(1).map(({ id }) => peak(opened.filter((each) => each[1] === id).map(([at]) => at)));
   const most = Math.max(...others);
   const bound = Math.ceil(lost / (STAGGER / 1000));
@@ -66,9 +67,9 @@ async function lose(stage: Stage, fault: string, after: (hub: Member) => Promise
     whole(lost),
     seconds(back),
     others.map(whole).join(', '),
-    whole(tried),
+    whole(dials.length),
     whole(failures.length),
-    millis(Math.max(...latencies)),
+    millis(Math.max(...dials.map(({ ms }) => ms))),
   ];
   return {
     tables: [{ title: 'Losing a hub', columns: COLUMNS, rows: [row] }],

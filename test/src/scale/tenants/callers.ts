@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
 import { until } from '@isthmus/runtime/testing';
-import { DIAL_DEADLINE, DialResults, dialAsFast } from '../dials.ts';
+import { answered } from '../../rig/dial.ts';
 import type { Stage } from '../stage.ts';
 import { type Hosted, type Hosting, SAME_DESTINATION } from './hosted.ts';
 
@@ -12,6 +12,22 @@ const DIALS_AT_ONCE = 2;
 const ADDED = 5;
 const ADD_DEADLINE = 60_000;
 
+/** How long a dial may take, in milliseconds; the gateway's own limit is lower. */
+const DIAL_DEADLINE = 35_000;
+
+/** The results of dials. */
+export class DialResults {
+  /** From the connection to the answer, in milliseconds, of the dials that succeeded. */
+  readonly latencies: number[] = [];
+  readonly failures: string[] = [];
+  /** Who was reached instead of the caller's own tenant. */
+  readonly crossed: string[] = [];
+
+  get tried(): number {
+    return this.latencies.length + this.failures.length + this.crossed.length;
+  }
+}
+
 /**
  * Dials as an API server of a tenant: HTTP CONNECT over mutual TLS, with the tenant's own server name and certificate, a connection for each
  * dial.
@@ -20,10 +36,17 @@ const ADD_DEADLINE = 60_000;
 export async function dialTenant({ name, caller, trust }: Hosted, port: number, results: DialResults): Promise<void> {
   const none = { uds: '' };
   const mtls = { port, ca: trust.cluster.cert, identity: caller, serverName: trust.serverName };
-  await results.dial({ grpc: none, connect: none, mtls }, 'mtls', SAME_DESTINATION, async (tunnel) => {
+  const start = performance.now();
+  try {
+    const door = { grpc: none, connect: none, mtls };
+    const tunnel = await answered(door, 'mtls', SAME_DESTINATION, DIAL_DEADLINE);
+    const took = performance.now() - start;
     const answer = await firstLine(tunnel);
-    return answer === name || `${name} reached ${answer}`;
-  });
+    if (answer === name) results.latencies.push(took);
+    else results.crossed.push(`${name} reached ${answer}`);
+  } catch (error) {
+    results.failures.push((error as Error).message);
+  }
 }
 
 /** The gateways take turns. */
@@ -44,10 +67,13 @@ async function firstLine(tunnel: Duplex): Promise<string> {
 /** The callers of the first tenants dial for a while. */
 export async function dialFor(stage: Stage, { tenants }: Hosting, ms: number): Promise<DialResults> {
   const end = performance.now() + ms;
+  const results = new DialResults();
+  const dialAll = async (tenant: Hosted) => {
+    for (let index = 0; performance.now() < end; index++) await dialTenant(tenant, portOf(stage, index), results);
+  };
   const callers = tenants.slice(0, CALLERS);
-  const dial = (index: number, results: DialResults, caller: number) =>
-    dialTenant(callers[caller % callers.length] as Hosted, portOf(stage, index), results);
-  return await dialAsFast(dial, callers.length * DIALS_AT_ONCE, () => performance.now() >= end);
+  await Promise.all(callers.flatMap((tenant) => Array.from({ length: DIALS_AT_ONCE }, () => dialAll(tenant))));
+  return results;
 }
 
 /** Adds tenants one after the other. @returns how long each took from its file to its first dial, in milliseconds */

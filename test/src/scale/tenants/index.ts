@@ -2,10 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { until } from '@isthmus/runtime/testing';
 import type { Member } from '../../harness/member.ts';
 import { Scope } from '../../harness/scope.ts';
-import type { DialResults } from '../dials.ts';
 import { check, type Findings, kib, mib, millis, seconds, timedCheck, whole } from '../findings.ts';
 import { Stage } from '../stage.ts';
-import { addTenants, CALLERS, dialFor } from './callers.ts';
+import { addTenants, CALLERS, type DialResults, dialFor } from './callers.ts';
 import { Hosting } from './hosted.ts';
 
 const HUBS = 2;

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { until } from '../harness/index.ts';
-import { Child } from '../rig/child.ts';
-import type { Calls, CallsDone, Cut, DialRecord, Load as First, Pause } from '../rig/load/messages.ts';
+import { Child } from './child.ts';
+import type { Calls, CallsDone, Cut, DialRecord, Load as First, Pause } from './load/messages.ts';
 
 const REPORT_EVERY = 200;
 /** Pending dials reach their own deadline before this. */
