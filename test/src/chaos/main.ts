@@ -1,8 +1,7 @@
 // npm run chaos: injects one fault at a time into real processes under load.
-import { chosen, commandLine, interrupted, misused, say } from '../rig/command.ts';
+import { chosen, commandLine, interrupted, say } from '../rig/command.ts';
 import { apart } from '../rig/network.ts';
 import { table, writePage } from './report.ts';
-import type { Row } from './row.ts';
 import { EACH_KIND, ROWS } from './rows/index.ts';
 import { DIALS_PER_SECOND, type Outcome, runRow } from './run-row.ts';
 
@@ -18,7 +17,6 @@ const { values } = commandLine(
       says: 'only this row; may be repeated',
     },
     'each-kind': { type: 'boolean', says: 'one row of each kind of fault' },
-    part: { type: 'string', default: '1/1', value: 'N/M', says: 'of M runs side by side, the rows of the Nth' },
     short: { type: 'boolean', default: false, says: 'short phases; judges counts, not times' },
     rate: {
       type: 'string',
@@ -37,13 +35,6 @@ const { values } = commandLine(
  */
 const SOCKET_BUFFERS = ['tcp_rmem', 'tcp_wmem'].map((name) => `net.ipv4.${name}=4096 131072 524288`);
 
-function rows(): readonly Row[] {
-  const named = chosen(ROWS, values['each-kind'] ? [...EACH_KIND, ...values.row] : values.row);
-  const [, part, parts] = /^([1-9])\/([1-9])$/.exec(values.part)?.map(Number) ?? [];
-  if (!part || !parts || part > parts) return misused(`--part=${values.part} is not like 1/2.`);
-  return named.filter((_, index) => index % parts === part - 1);
-}
-
 const rate = Number(values.rate);
 function tell({ row, skipped, problems, before, loadCpu, seconds }: Outcome): void {
   if (skipped) {
@@ -58,7 +49,7 @@ function tell({ row, skipped, problems, before, loadCpu, seconds }: Outcome): vo
 async function main(): Promise<void> {
   const signal = interrupted();
   const outcomes: Outcome[] = [];
-  for (const row of rows()) {
+  for (const row of chosen(ROWS, values['each-kind'] ? [...EACH_KIND, ...values.row] : values.row)) {
     const outcome = await runRow(row, { short: values.short, rate, signal });
     if (signal.aborted) return;
     tell(outcome);
