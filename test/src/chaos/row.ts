@@ -79,6 +79,8 @@ export interface Row<T extends Topology = Topology> {
   readonly bounds: Bounds;
   /** Dials a second of its load at most: for faults that need much of the machine themselves. */
   readonly dialsPerSecond?: number;
+  /** How many bytes each of them sends, and gets back. */
+  readonly dialBytes?: number;
   /** Long tunnels finish cleanly after a time between these milliseconds; if unset, they stay for the whole row. */
   readonly tunnelLife?: (short: boolean) => readonly [least: number, most: number];
   /** Returns why the row cannot run here. */

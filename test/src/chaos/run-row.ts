@@ -69,6 +69,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     port,
     dialsPerSecond: Math.min(rate, row.dialsPerSecond ?? rate),
     tunnels: LONG_TUNNELS,
+    ...(row.dialBytes && { dialBytes: row.dialBytes }),
     ...(row.tunnelLife && { tunnelLife: row.tunnelLife(short) }),
   };
   const load = scope.use(new Load(calls));

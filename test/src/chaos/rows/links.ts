@@ -1,10 +1,5 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
-import type { Relay, Scope, Ways } from '../../harness/index.ts';
-import { clock } from '../../rig/clock.ts';
-import { answered } from '../../rig/dial.ts';
-import { MODES } from '../../rig/load/modes.ts';
-import { answerTo } from '../../rig/load/tunnels.ts';
+import type { Relay, Scope } from '../../harness/index.ts';
 import {
   type Direction,
   type Namespace,
@@ -130,64 +125,18 @@ const pathShrinks: Row<FarHub<Path>> = {
   bounds: { dialMs: 1000, pauseMs: 3500 },
   skip: () => pathsMissing() || undefined,
   topology: (scope) => farHub(scope, (far, link) => pathTo(scope, far, link === 'peer' ? 0 : 1)),
-  async inject({ plane, destination, strike, hold, measure }) {
+  // Bytes that fill packets, as those of an API server's watch or of `kubectl logs`. A caller waits for them for six seconds.
+  dialsPerSecond: 40,
+  dialBytes: 60 * 1024,
+  async inject({ plane, strike, hold }) {
     const [hub] = plane.hubs;
-    const large = new LargeDials(plane.doors, destination);
     const set = (way: Direction) =>
       Promise.all(Object.values(plane.ways).map((path) => path.set({ up: way, down: way })));
     await strike({ touches: ({ hubId }) => hubId === hub?.id }, () => set(SHRUNK));
     await hold(12_000, 12_000);
     await set({});
     await hold(5000, 2000);
-    const { took, failed } = await large.stop();
-    measure('dials with 64 KiB each way', took.length);
-    measure('of them failed', failed.length, '', 0);
-    measure('the slowest of them', Math.max(0, ...took), 'ms', 6000);
   },
 };
-
-/** Dials whose bytes fill packets, one after the other at each gateway: what an API server's watch or `kubectl logs` is. */
-class LargeDials {
-  readonly took: number[] = [];
-  readonly failed: string[] = [];
-  readonly #running: Promise<unknown>;
-  #stopped = false;
-
-  constructor(doors: readonly Ways[], destination: string) {
-    this.#running = Promise.all(doors.flatMap((door) => [1, 2, 3, 4].map(() => this.#run(door, destination))));
-  }
-
-  async stop(): Promise<this> {
-    this.#stopped = true;
-    await this.#running;
-    return this;
-  }
-
-  async #run(door: Ways, destination: string): Promise<void> {
-    while (!this.#stopped) {
-      const from = clock();
-      try {
-        await exchange(door, destination);
-        this.took.push(clock() - from);
-      } catch (error) {
-        this.failed.push((error as Error).message);
-      }
-      await pause(200);
-    }
-  }
-}
-
-/** Dials, and sends as much as comes back, within ten seconds. */
-async function exchange(door: Ways, destination: string): Promise<void> {
-  const tunnel = await answered(door, 'connect', destination, 10_000);
-  tunnel.on('error', () => {});
-  try {
-    await answerTo(tunnel, Buffer.concat([Buffer.of(MODES.echo), LARGE]), LARGE.length, 10_000);
-  } finally {
-    tunnel.destroy();
-  }
-}
-
-const LARGE = Buffer.alloc(64 * 1024, '.');
 
 export const pathRows: readonly Row<FarHub<Path>>[] = [pathShrinks];

@@ -6,12 +6,13 @@ import { AtRate } from './at-rate.ts';
 import { Exchange, FRAME_EVERY } from './exchange.ts';
 import type { Calls, CallsDone, Cut, DialRecord, Pause } from './messages.ts';
 import { MODES } from './modes.ts';
+import { Position } from './pattern.ts';
 import { answerTo } from './tunnels.ts';
 
 const REOPEN_AFTER = 250;
-const ECHO_WITHIN = 10_000;
+const ECHO_WITHIN = 6000;
 const MOVED_WITHIN = 1000;
-const MESSAGE = Buffer.from('a few echoed bytes, to see that the tunnel works');
+const FEW_BYTES = 48;
 
 /** What API servers do: short dials at an even rate, and long tunnels, which are opened again when they are over. */
 export class Callers {
@@ -29,7 +30,9 @@ export class Callers {
     this.#settings = settings;
     this.#kept = Promise.all(Array.from({ length: settings.tunnels }, (_, index) => this.#keep(index)));
     const destination = `127.0.0.1:${settings.port}`;
-    this.#rate = new AtRate(settings.dialsPerSecond, (index) => this.#dial(index, destination, echoes));
+    const message = new Position().next(settings.dialBytes ?? FEW_BYTES);
+    const echoed = (tunnel: Duplex) => echoes(tunnel, message);
+    this.#rate = new AtRate(settings.dialsPerSecond, (index) => this.#dial(index, destination, echoed));
   }
 
   /** Resolves once every dial has its answer, so that every dial is counted. */
@@ -116,13 +119,13 @@ export class Callers {
 
 type Used = Pick<DialRecord, 'outcome' | 'error' | 'endedAt'>;
 
-/** Sends a few bytes, compares what comes back, and closes cleanly. */
-async function echoes(tunnel: Duplex): Promise<Used> {
+/** Sends bytes, compares what comes back, and closes cleanly. */
+async function echoes(tunnel: Duplex, message: Buffer): Promise<Used> {
   tunnel.on('error', () => {});
   try {
-    const back = await answerTo(tunnel, Buffer.concat([Buffer.of(MODES.echo), MESSAGE]), MESSAGE.length, ECHO_WITHIN);
+    const back = await answerTo(tunnel, Buffer.concat([Buffer.of(MODES.echo), message]), message.length, ECHO_WITHIN);
     tunnel.once('end', () => tunnel.destroy()).end();
-    return back.equals(MESSAGE) ? { outcome: 'ok' } : { outcome: 'wrong', error: 'other bytes came back' };
+    return back.equals(message) ? { outcome: 'ok' } : { outcome: 'wrong', error: 'other bytes came back' };
   } catch (error) {
     tunnel.destroy();
     return { outcome: 'cut', error: (error as Error).message, endedAt: clock() };

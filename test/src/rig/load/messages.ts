@@ -105,6 +105,8 @@ export interface Calls {
   /** The destination's port. Long tunnel n goes to 127.0.1.(n + 1), so that the plane's own lists tell them apart. */
   readonly port: number;
   readonly dialsPerSecond: number;
+  /** How many bytes each dial sends, and gets back. Default: a few. */
+  readonly dialBytes?: number;
   readonly tunnels: number;
   /** Used in turn. Default: all. */
   readonly protocols?: readonly Protocol[];
