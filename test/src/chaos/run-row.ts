@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { aborted } from 'node:util';
 import { Scope, until } from '../harness/index.ts';
 import { Load } from '../rig/calling.ts';
 import { listening } from '../rig/child.ts';
 import { clock } from '../rig/clock.ts';
-import { unless } from '../rig/command.ts';
 import { quantile } from '../rig/figures.ts';
 import type { DestinationState } from '../rig/load/destination.ts';
 import type { Topology } from '../rig/plane.ts';
@@ -53,7 +53,8 @@ export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
   if (skipped) return { ...nothingOf(row), skipped };
   try {
     await using scope = new Scope();
-    const outcome = await unless(options.signal, observe(scope, row, options));
+    const stopped = aborted(options.signal, scope).then(() => options.signal.throwIfAborted() as never);
+    const outcome = await Promise.race([stopped, observe(scope, row, options)]);
     return { ...outcome, row, seconds: (clock() - begin) / 1000 };
   } catch (error) {
     return { ...nothingOf(row), seconds: (clock() - begin) / 1000, problems: [(error as Error).message] };

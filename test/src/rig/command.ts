@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 
 /** What `parseArgs` takes, and for the help: what a value is called (`NAME`), and what the option does. */
@@ -66,17 +65,4 @@ export function interrupted(): AbortSignal {
   }
   process.channel?.unref();
   return controller.signal;
-}
-
-/** Resolves as `act` does, or rejects once the signal is aborted. */
-export async function unless<T>(signal: AbortSignal, act: Promise<T>): Promise<T> {
-  signal.throwIfAborted();
-  const over = new AbortController();
-  const aborted = once(signal, 'abort', over).then(() => signal.throwIfAborted() as never);
-  try {
-    return await Promise.race([act, aborted]);
-  } finally {
-    over.abort();
-    aborted.catch(() => {});
-  }
 }
