@@ -154,29 +154,14 @@ function counter(port: string, name: string): number {
 }
 
 async function removeLeftOvers(): Promise<void> {
-  for (const pid of ownersOf(await namespaces())) {
-    await ip('netns', 'del', `${PREFIX}${pid}`);
-    const { stdout } = await run('ip', ['-o', 'link', 'show', 'type', 'bridge']);
-    for (const [, bridge = ''] of stdout.matchAll(/^\d+: (icb\d+-\d+):/gm)) {
-      if (bridge.startsWith(`icb${pid}-`)) await ip('link', 'del', bridge);
-    }
+  const names = existsSync(NAMESPACES) ? readdirSync(NAMESPACES) : [];
+  for (const name of names.filter((each) => each.startsWith(PREFIX))) {
+    const pid = Number(name.slice(PREFIX.length));
+    if (isAlive(pid)) continue;
+    await ip('netns', 'del', name);
+    const bridges = readdirSync('/sys/class/net').filter((each) => each.startsWith(`icb${pid}-`));
+    for (const bridge of bridges) await ip('link', 'del', bridge);
   }
-}
-
-async function namespaces(): Promise<string[]> {
-  try {
-    return readdirSync(NAMESPACES);
-  } catch {
-    return [];
-  }
-}
-
-/** Returns the process ids of namespaces whose process has ended. */
-function ownersOf(names: readonly string[]): number[] {
-  return names
-    .filter((name) => name.startsWith(PREFIX))
-    .map((name) => Number(name.slice(PREFIX.length)))
-    .filter((pid) => !isAlive(pid));
 }
 
 async function ip(...args: string[]): Promise<void> {
