@@ -85,8 +85,8 @@ export class Fleet implements AsyncDisposable {
     };
   }
 
-  /** Waits until every agent holds all sessions that it should. @returns when that was seen, by `performance.now()` */
-  async complete(): Promise<number> {
+  /** Waits until every agent holds all sessions that it should. */
+  async complete(): Promise<void> {
     let last: Coverage | undefined;
     const complete = async () => {
       last = await this.coverage();
@@ -95,7 +95,6 @@ export class Fleet implements AsyncDisposable {
     };
     const what = () => `all sessions of ${this.#size} agents (${last?.covered} have theirs; ${this.#failed()})`;
     await until(complete, { deadline: this.deadline, every: LOOK_EVERY, what, hopeless: () => this.#lost() });
-    return performance.now();
   }
 
   /** Waits until no session has opened for a while. */

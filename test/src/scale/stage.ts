@@ -44,7 +44,7 @@ interface RedisUse {
 }
 
 /** A figure of all hubs together, and of all gateways. */
-interface Both {
+export interface Both {
   readonly hubs: number;
   readonly gateways: number;
 }
@@ -138,6 +138,15 @@ export class Stage {
   /** Processor time of those that run, in milliseconds. */
   cpu(): Both {
     return this.#both(cpuMs);
+  }
+
+  /** Does something. @returns how long it took, and what processor time those that run took meanwhile, in milliseconds */
+  async used<T>(act: () => Promise<T>) {
+    const [start, before] = [performance.now(), this.cpu()];
+    const result = await act();
+    const { hubs, gateways } = this.cpu();
+    const cpu: Both = { hubs: hubs - before.hubs, gateways: gateways - before.gateways };
+    return { result, ms: performance.now() - start, cpu };
   }
 
   redisUse(): RedisUse {

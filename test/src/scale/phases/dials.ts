@@ -4,7 +4,7 @@ import { ask } from '../../rig/child.ts';
 import { quantile } from '../../rig/figures.ts';
 import type { Load, Result } from '../../rig/load/messages.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
-import type { Stage } from '../stage.ts';
+import type { Both, Stage } from '../stage.ts';
 import type { Phase, Sizes } from './phase.ts';
 
 /** Enough to keep two processors busy. */
@@ -45,9 +45,9 @@ async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: numb
   // The first dials of a process are slow: code is compiled meanwhile. There are as many with few agents, who take them faster.
   const first = await asFast(stage, { windowMs: FIRST_WITHIN, first: firstDials });
   const fast = await asFast(stage, { windowMs: dialMs });
-  const rest = () => usage(stage, () => sleep(dialMs));
+  const rest = () => stage.used(() => sleep(dialMs));
   const before = await rest();
-  const steady = await usage(stage, async () => {
+  const steady = await stage.used(async () => {
     await using load = stage.dialling(STEADY);
     await sleep(STEADY_TIMES * dialMs);
     await load.stop();
@@ -56,8 +56,8 @@ async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: numb
   const after = await rest();
   const { result: calm } = steady;
   // Without what sessions cost at rest. They cost more while the processors are full, so there is nothing to subtract from dials as fast as can be.
-  const atRest = (before.cpu + after.cpu) / (before.ms + after.ms);
-  const cpu = (steady.cpu - atRest * steady.ms) / calm.length;
+  const atRest = (sum(before.cpu) + sum(after.cpu)) / (before.ms + after.ms);
+  const cpu = (sum(steady.cpu) - atRest * steady.ms) / calm.length;
   const failures = [
     ...[first, fast].flatMap(({ errors }) =>
       Object.entries(errors).flatMap(([text, count]) => Array(count).fill(text)),
@@ -81,6 +81,8 @@ async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: numb
   };
 }
 
+const sum = ({ hubs, gateways }: Both) => hubs + gateways;
+
 /** Callers who dial again as soon as their last dial is over. */
 function asFast({ fronts, port, hubs, gateways }: Stage, how: { windowMs: number; first?: number }): Promise<Result> {
   const pids = (members: readonly Member[]) => members.map(({ program }) => program.pid);
@@ -96,13 +98,4 @@ function asFast({ fronts, port, hubs, gateways }: Stage, how: { windowMs: number
     ...how,
   } as const;
   return ask<Result>('rig/load/main.ts', { load: 'work', ...load } satisfies Load, how.windowMs + GRACE);
-}
-
-/** Returns what the plane's processes used while `act` ran, and how long it ran, in milliseconds. */
-async function usage<T>(stage: Stage, act: () => Promise<T>) {
-  const [start, before] = [performance.now(), stage.cpu()];
-  const result = await act();
-  const after = stage.cpu();
-  const cpu = after.hubs + after.gateways - before.hubs - before.gateways;
-  return { result, ms: performance.now() - start, cpu };
 }

@@ -12,11 +12,11 @@ export const known: Phase = {
   async run(stage, { all }) {
     const { fleet } = stage;
     const wanted = all * stage.sessionsPerAgent;
-    const before = stage.cpu();
-    const start = performance.now();
-    fleet.grow(all);
-    const connected = (await fleet.complete()) - start;
-    const acceptCpu = (stage.cpu().hubs - before.hubs) / wanted;
+    const { ms: connected, cpu } = await stage.used(async () => {
+      fleet.grow(all);
+      await fleet.complete();
+    });
+    const acceptCpu = cpu.hubs / wanted;
     await stage.learnt(all);
     const counts = await stage.known();
     const failed = [...fleet.failures.values()].reduce((sum, count) => sum + count, 0);

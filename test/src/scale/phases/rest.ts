@@ -11,14 +11,13 @@ export const rest: Phase = {
   async run(stage, { restMs }) {
     const { fleet, redis, sessionsPerAgent, redisBase } = stage;
     const sessions = fleet.size * sessionsPerAgent;
-    const look = () => ({ ...stage.cpu(), redis: cpuMs([redis.pid]), use: stage.redisUse(), at: performance.now() });
+    const look = () => ({ redis: cpuMs([redis.pid]), use: stage.redisUse() });
     await fleet.settled();
     const openings = fleet.opened.length;
     const before = look();
-    await pause(restMs);
+    const { ms, cpu } = await stage.used(() => pause(restMs));
     const after = look();
-    const elapsed = (after.at - before.at) / 1000;
-    const aSecond = (figure: 'hubs' | 'gateways' | 'redis') => (after[figure] - before[figure]) / elapsed;
+    const elapsed = ms / 1000;
     await fleet.coverage();
     const again = fleet.opened.length - openings;
     const thousands = sessions / 1000;
@@ -26,9 +25,9 @@ export const rest: Phase = {
     const redisTraffic = (after.use.bytes - before.use.bytes) / elapsed;
     const redisBytes = (after.use.memory - redisBase.memory) / sessions;
     const rows = [
-      ['CPU of a hub, 1,000 sessions', millis(aSecond('hubs') / thousands)],
-      ['CPU of a gateway', millis(aSecond('gateways') / stage.gateways.length)],
-      ['CPU of Redis', millis(aSecond('redis'))],
+      ['CPU of a hub, 1,000 sessions', millis(cpu.hubs / elapsed / thousands)],
+      ['CPU of a gateway', millis(cpu.gateways / elapsed / stage.gateways.length)],
+      ['CPU of Redis', millis((after.redis - before.redis) / elapsed)],
       ['Redis commands', redisCommands.toFixed(1)],
       ['Redis traffic', kib(redisTraffic)],
       ['Redis memory of a session', kib(redisBytes)],

@@ -55,33 +55,27 @@ export async function tenantsRun(
   const firstFiles = await stage.memory();
   await timed(log, `${tenants} tenants' certificates and files`, () => grow(tenants));
   const files = await stage.memory();
-  /** @returns how long it took, in milliseconds */
-  const populate = async (agents: number) => {
-    const start = performance.now();
-    await timed(log, `${agents} agents connect`, () => stage.populate(agents));
-    return performance.now() - start;
-  };
-  const firstPopulated = await populate(first * AGENTS_EACH);
+  const populate = (agents: number) =>
+    stage.used(() => timed(log, `${agents} agents connect`, () => stage.populate(agents)));
+  const { ms: firstPopulated } = await populate(first * AGENTS_EACH);
   const firstSessions = await stage.memory();
   const restBefore = await timed(log, 'the plane at rest with them', () => rested(stage, restMs));
-  const cpuBefore = stage.cpu();
-  const laterPopulated = await populate(hosting.members.length);
-  const cpuAfter = stage.cpu();
+  const { ms: laterPopulated, cpu: populating } = await populate(hosting.members.length);
   const sessions = hosting.members.length * hubs.length;
   const later = sessions - first * AGENTS_EACH * hubs.length;
   const full = await timed(log, 'memory', () => stage.memory());
   const rest = await timed(log, 'the plane at rest', () => rested(stage, restMs));
   // What rest took meanwhile grew with the sessions.
   const restMeanwhile = ((restBefore.hub + rest.hub) / 2) * hubs.length * (laterPopulated / 1000);
-  const acceptCpu = (cpuAfter.hubs - cpuBefore.hubs - restMeanwhile) / later;
+  const acceptCpu = (populating.hubs - restMeanwhile) / later;
 
-  const dialStart = stage.cpu();
-  const dials = await timed(log, `${CALLERS} callers dial`, () => dialFor(stage, hosting, dialMs));
-  const dialEnd = stage.cpu();
+  const { result: dials, cpu: dialling } = await stage.used(() =>
+    timed(log, `${CALLERS} callers dial`, () => dialFor(stage, hosting, dialMs)),
+  );
   const restAfter = await timed(log, 'the plane at rest again', () => rested(stage, restMs));
   const [hubRest, gatewayRest] = [(rest.hub + restAfter.hub) / 2, (rest.gateway + restAfter.gateway) / 2];
   const idle = (hubRest * hubs.length + gatewayRest * gateways.length) * (dialMs / 1000);
-  const dialCpu = (dialEnd.gateways - dialStart.gateways + dialEnd.hubs - dialStart.hubs - idle) / dials.tried;
+  const dialCpu = (dialling.gateways + dialling.hubs - idle) / dials.tried;
   const added = await timed(log, 'tenants are added', () => addTenants(stage, hosting));
 
   const total = (full.hubs + full.gateways) / tenants;
@@ -148,14 +142,9 @@ async function inForce({ hubs, gateways }: Stage, tenants: number): Promise<void
 
 /** Watches a plane for a while. @returns processor time of one hub and of one gateway in each second, in milliseconds */
 async function rested(stage: Stage, ms: number): Promise<{ readonly hub: number; readonly gateway: number }> {
-  const before = stage.cpu();
-  await pause(ms);
-  const after = stage.cpu();
-  const each = (cpu: number, { length }: readonly Member[]) => cpu / length / (ms / 1000);
-  return {
-    hub: each(after.hubs - before.hubs, stage.hubs),
-    gateway: each(after.gateways - before.gateways, stage.gateways),
-  };
+  const { cpu } = await stage.used(() => pause(ms));
+  const each = (total: number, { length }: readonly Member[]) => total / length / (ms / 1000);
+  return { hub: each(cpu.hubs, stage.hubs), gateway: each(cpu.gateways, stage.gateways) };
 }
 
 async function timed<T>(log: (text: string) => void, what: string, act: () => Promise<T>): Promise<T> {
