@@ -25,11 +25,12 @@ export async function dial(
   first: number,
   protocol: Protocol,
   destination: string,
+  within = ANSWER_WITHIN,
 ): Promise<Dialled> {
   for (let tried = 0; ; tried++) {
     const by = (first + tried) % doors.length;
     try {
-      return { stream: await answered(doors[by] as Ways, protocol, destination, ANSWER_WITHIN), by };
+      return { stream: await answered(doors[by] as Ways, protocol, destination, within), by };
     } catch (error) {
       const elsewhere = error instanceof CallError && error.kind !== 'failed';
       if (!elsewhere || tried + 1 >= doors.length) throw error;

@@ -25,6 +25,9 @@ const COLLECTABLE = {
   NODE_OPTIONS: `${AS_IN_IMAGE.NODE_OPTIONS} --expose-gc --import ${new URL('./collect.mjs', import.meta.url)}`,
 };
 
+/** How long a dial may take, in milliseconds; the gateway's own limit is lower. */
+export const DIAL_WITHIN = 35_000;
+
 /** How long a program may take for a collection, in milliseconds. Nothing reports when V8's threads have returned what it freed. */
 const COLLECTION = 1500;
 
@@ -102,7 +105,14 @@ export class Stage {
 
   /** Dials so many times a second, by HTTP CONNECT, at the gateways in turn. */
   dialling(dialsPerSecond: number): Load {
-    return new Load({ doors: this.doors, port: this.port, dialsPerSecond, tunnels: 0, protocols: ['connect'] });
+    return new Load({
+      doors: this.doors,
+      port: this.port,
+      dialsPerSecond,
+      tunnels: 0,
+      protocols: ['connect'],
+      within: DIAL_WITHIN,
+    });
   }
 
   /** Grows the fleet, and waits until all gateways know all of its sessions. */

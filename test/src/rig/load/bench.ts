@@ -20,7 +20,7 @@ export class Bench {
   constructor(settings: Settings, control: Control) {
     this.settings = settings;
     this.control = control;
-    this.tunnels = new Tunnels(settings.fronts, settings.destinationPort);
+    this.tunnels = new Tunnels(settings.fronts, settings.destinationPort, settings.within);
   }
 
   warmUp(): Promise<void> {

@@ -66,12 +66,12 @@ export class Callers {
 
   /** Dials with the first protocol at each gateway in turn, then with the second. */
   async #dial(index: number, destination: string, use: (tunnel: Duplex) => Promise<Used> | Used): Promise<void> {
-    const { doors, protocols = PROTOCOLS } = this.#settings;
+    const { doors, protocols = PROTOCOLS, within } = this.#settings;
     const first = index % doors.length;
     const protocol = protocols[Math.floor(index / doors.length) % protocols.length] as Protocol;
     const at = clock();
     try {
-      const { stream, by } = await dial(doors, first, protocol, destination);
+      const { stream, by } = await dial(doors, first, protocol, destination, within);
       const ms = clock() - at;
       this.#dials.push({ protocol, first, at, by, ms, ...(await use(stream)) });
     } catch (error) {

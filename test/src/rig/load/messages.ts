@@ -81,6 +81,8 @@ export interface Settings {
   /** Limit of all downloads together in MB/s, or of dials per second; 0 for none. */
   readonly rate: number;
   readonly groups: Groups;
+  /** How long a dial may take, in milliseconds; default 5 s. */
+  readonly within?: number;
   /** Measure this many dials instead of a time, beginning with the first. */
   readonly first?: number;
 }
@@ -108,6 +110,8 @@ export interface Calls {
   /** How many bytes each dial sends, and gets back. Default: a few. */
   readonly dialBytes?: number;
   readonly tunnels: number;
+  /** How long a dial may take, in milliseconds; default 10 s. */
+  readonly within?: number;
   /** Used in turn. Default: all. */
   readonly protocols?: readonly Protocol[];
   /** Tunnels finish after a time between these milliseconds and are opened again; if unset, they stay. */

@@ -4,7 +4,7 @@ import { ask } from '../../rig/child.ts';
 import { quantile } from '../../rig/figures.ts';
 import type { Load, Result } from '../../rig/load/messages.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
-import type { Both, Stage } from '../stage.ts';
+import { type Both, DIAL_WITHIN, type Stage } from '../stage.ts';
 import type { Phase, Sizes } from './phase.ts';
 
 /** Enough to keep two processors busy. */
@@ -95,6 +95,7 @@ function asFast({ fronts, port, hubs, gateways }: Stage, how: { windowMs: number
     pace: 1,
     rate: 0,
     groups,
+    within: DIAL_WITHIN,
     ...how,
   } as const;
   return ask<Result>('rig/load/main.ts', { load: 'work', ...load } satisfies Load, how.windowMs + GRACE);

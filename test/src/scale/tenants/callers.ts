@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
 import { until } from '@isthmus/runtime/testing';
 import { answered } from '../../rig/dial.ts';
-import type { Stage } from '../stage.ts';
+import { DIAL_WITHIN, type Stage } from '../stage.ts';
 import { type Hosted, type Hosting, SAME_DESTINATION } from './hosted.ts';
 
 /** Callers of so many tenants dial, each with so many dials at once. */
@@ -11,9 +11,6 @@ const DIALS_AT_ONCE = 2;
 
 const ADDED = 5;
 const ADD_DEADLINE = 60_000;
-
-/** How long a dial may take, in milliseconds; the gateway's own limit is lower. */
-const DIAL_DEADLINE = 35_000;
 
 /** The results of dials. */
 export class DialResults {
@@ -39,7 +36,7 @@ export async function dialTenant({ name, caller, trust }: Hosted, port: number, 
   const start = performance.now();
   try {
     const door = { grpc: none, connect: none, mtls };
-    const tunnel = await answered(door, 'mtls', SAME_DESTINATION, DIAL_DEADLINE);
+    const tunnel = await answered(door, 'mtls', SAME_DESTINATION, DIAL_WITHIN);
     const took = performance.now() - start;
     const answer = await firstLine(tunnel);
     if (answer === name) results.latencies.push(took);
@@ -56,8 +53,7 @@ function portOf({ doors }: Stage, index: number): number {
 
 async function firstLine(tunnel: Duplex): Promise<string> {
   try {
-    for await (const line of createInterface({ input: tunnel, signal: AbortSignal.timeout(DIAL_DEADLINE) }))
-      return line;
+    for await (const line of createInterface({ input: tunnel, signal: AbortSignal.timeout(DIAL_WITHIN) })) return line;
     throw new Error('closed without an answer');
   } finally {
     tunnel.destroy();
