@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { aborted } from 'node:util';
-import { Scope, until } from '../harness/index.ts';
+import { Scope } from '../harness/index.ts';
 import { Load } from '../rig/calling.ts';
 import { listening } from '../rig/child.ts';
 import { clock } from '../rig/clock.ts';
 import { quantile } from '../rig/figures.ts';
 import type { DestinationState } from '../rig/load/destination.ts';
-import type { Topology } from '../rig/plane.ts';
+import { type Topology, whole } from '../rig/plane.ts';
 import { type Figures, judge } from './figures.ts';
 import { normalAgain } from './normal.ts';
 import type { Context, Measure, Row, Strike } from './row.ts';
@@ -102,15 +102,6 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
   ];
   const normalMs = normal.ms === undefined ? {} : { normalMs: normal.ms };
   return { figures, measures, notes, before, ...normalMs, loadCpu, problems: all };
-}
-
-async function whole(plane: Topology): Promise<void> {
-  let missing: string | undefined;
-  const isWhole = async () => {
-    missing = await plane.missing();
-    return !missing;
-  };
-  await until(isWhole, { what: () => `a whole plane: ${missing}` });
 }
 
 /** Measures what is usual on this machine today, once all tunnels carry data. */

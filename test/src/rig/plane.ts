@@ -22,6 +22,7 @@ import {
   serverMember,
   type Trust,
   times,
+  until,
   uplinkFlags,
   type Ways,
 } from '../harness/index.ts';
@@ -302,6 +303,16 @@ async function missingIn({ gateways, hubs, agents }: Plane, perAgent: number): P
     if (links !== others) return `${gateway.id} has ${links} of ${others} links`;
   }
   return undefined;
+}
+
+/** Waits until a plane lacks nothing. */
+export async function whole(plane: Topology): Promise<void> {
+  let missing: string | undefined;
+  const isWhole = async () => {
+    missing = await plane.missing();
+    return !missing;
+  };
+  await until(isWhole, { what: () => `a whole plane: ${missing}` });
 }
 
 async function linksMissing(hold: Member, wanted: number): Promise<string | undefined> {

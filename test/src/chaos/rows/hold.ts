@@ -1,6 +1,6 @@
-import { type Member, until } from '../../harness/index.ts';
+import type { Member } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { type Plane, startPlane } from '../../rig/plane.ts';
+import { type Plane, startPlane, whole } from '../../rig/plane.ts';
 import { type Context, RESTART_AFTER, type Row } from '../row.ts';
 
 /** From one strike to the next, in milliseconds, for a minute. */
@@ -70,7 +70,7 @@ const stopped = rowOf({
     await context.strike(through(context, server), () => server.program.signal('SIGSTOP'));
     await context.hold(30_000, 5000);
     server.program.signal('SIGCONT');
-    await until(async () => (await context.plane.missing()) === undefined, { what: 'a whole plane' });
+    await whole(context.plane);
   },
 });
 

@@ -4,7 +4,7 @@ import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { type Member, type Scope, until } from '../../harness/index.ts';
 import { readRecords } from '../../plane/audit-records.ts';
-import { type Plane, startPlane } from '../../rig/plane.ts';
+import { type Plane, startPlane, whole } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 import { descriptorRows } from './descriptors.ts';
 
@@ -120,7 +120,7 @@ async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Pro
         () => other.kill(),
       );
       await other.restart();
-      await until(async () => !(await plane.missing()), { what: 'the others to know the restarted server' });
+      await whole(plane);
     }
     plane.jump(all, 0);
   }

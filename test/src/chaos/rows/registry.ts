@@ -6,9 +6,9 @@ import {
   startRedis,
   startSentinels,
 } from '@isthmus/directory/testing/servers';
-import { isUp, type Member, relayTo, type Scope, until } from '../../harness/index.ts';
+import { isUp, type Member, relayTo, type Scope } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { gatewayOf, type Plane, startPlane } from '../../rig/plane.ts';
+import { gatewayOf, type Plane, startPlane, whole } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 /** A running registry, and how to begin and end its outage. */
@@ -132,7 +132,7 @@ function rowOf({ name, fault, start }: OutageKind): Row<OutagePlane> {
       const ready = (await late.program.get('/readyz')).status === 200;
       const over = clock();
       await plane.outage.end();
-      await until(async () => !(await plane.missing()), { what: 'all members to know what changed' });
+      await whole(plane);
       measure('changes known after', clock() - over, 'ms', CONVERGED_WITHIN);
       await late.program.waitReady();
       const became = ready ? 'was ready throughout, checked' : 'was not ready, then ready';
