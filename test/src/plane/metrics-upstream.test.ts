@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { dialsPend } from '../edges/rig.ts';
 import {
   agentPackets,
   connectThrough,
@@ -138,9 +139,7 @@ test(
     const shown = (family: string) => samples(program, SERVER + family);
     await eventually(async () => assert.deepEqual(await shown('full_receive_channels'), { Proxy: 1, Connect: 0 }));
     // Only now, because it gives up after 5 s, and a flood on a busy machine takes longer.
-    const dialling = packetsThrough(scope, grpc);
-    dialling.send({ type: 'DIAL_REQ', protocol: 'tcp', address: DESTINATION, random: randomId() });
-    await eventually(async () => assert.equal(await value(program, `${SERVER}pending_backend_dials`), 1));
+    await dialsPend(program, 1, packetsThrough(scope, grpc).dial(DESTINATION));
     relay.drop();
     await eventually(async () => {
       assert.deepEqual(await shown('stream_errors_total'), { 'Canceled Unknown from_agent': 1 });

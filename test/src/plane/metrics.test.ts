@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { dialsPend } from '../edges/rig.ts';
 import {
   agentPackets,
   allInOne,
@@ -191,7 +192,7 @@ test(
     assert.deepEqual(await samples(agent, `${AGENT}endpoint_dial_failure_total`), { timeout: 1 });
 
     const lost = assert.rejects(dial(scope, server, 'connect', hole), /50[23] /);
-    await eventually(async () => assert.equal(await value(server.program, `${SERVER}pending_backend_dials`), 1));
+    await dialsPend(server.program, 1, lost);
     await agent.kill();
     await lost;
     assert.deepEqual(await failures(server), { error_response: 1, backend_close: 1 });
