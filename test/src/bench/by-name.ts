@@ -1,8 +1,7 @@
 // What clients that reach their API server by name pass through.
 import { spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
-import net from 'node:net';
-import { freePort, killChild, newTrust, startServer, tempDir, until } from '../harness/index.ts';
+import { freePort, killChild, newTrust, open, startServer, tempDir, until } from '../harness/index.ts';
 import { NAME } from '../rig/load/hello.ts';
 import type { Family } from './families.ts';
 
@@ -43,12 +42,7 @@ backend api
     );
     const child = spawn(path, ['-db', '-f', config], { stdio: 'inherit' });
     scope.defer(() => killChild(child));
-    const listens = () =>
-      new Promise<boolean>((resolve) => {
-        const socket = net.connect(port, '127.0.0.1', () => resolve(true)).on('error', () => resolve(false));
-        socket.on('connect', () => socket.destroy());
-      });
-    await until(listens, { what: 'HAProxy to listen' });
+    await until(() => open(scope, { port }), { what: 'HAProxy to listen' });
     return { port, named: true, groups: { haproxy: [child.pid ?? 0] } };
   };
 }
