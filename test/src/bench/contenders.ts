@@ -25,15 +25,8 @@ const FRONTS: Readonly<Record<Protocol, string>> = {
   mtls: 'connect-tcp-mtls',
 };
 
-/** Another Node to run the programs on. */
-export interface OtherNode {
-  readonly path: string;
-  readonly version: string;
-}
-
 export interface Programs {
   readonly anp?: AnpBinaries;
-  readonly node?: OtherNode;
   readonly planebench?: string;
   /** HAProxy's program. */
   readonly haproxy?: string | undefined;
@@ -41,7 +34,7 @@ export interface Programs {
   readonly tcp?: string | undefined;
 }
 
-const FOR_PLANEBENCH: readonly Kind[] = ['direct', 'server', 'split', 'anp', 'floor', 'node'];
+const FOR_PLANEBENCH: readonly Kind[] = ['direct', 'server', 'split', 'anp', 'floor'];
 
 export function contenders(programs: Programs): Contender[] {
   const { planebench } = programs;
@@ -52,7 +45,7 @@ export function contenders(programs: Programs): Contender[] {
   return [...own, ...again.map((each) => ({ ...each, name: `${each.name} (planebench)` }))];
 }
 
-function ownLoad({ anp, node, haproxy: other, tcp }: Programs): Contender[] {
+function ownLoad({ anp, haproxy: other, tcp }: Programs): Contender[] {
   const through = (kind: Kind, prefix: string, family: (protocol: Protocol) => Family) =>
     PROTOCOLS.map((protocol) => ({ name: prefix + FRONTS[protocol], kind, protocol, family: family(protocol) }));
   const all: Omit<Contender, 'plane'>[] = [
@@ -63,9 +56,7 @@ function ownLoad({ anp, node, haproxy: other, tcp }: Programs): Contender[] {
     ...through('split', 'split-', () => splitTiers(false)),
     ...through('split', 'split-sockets-', () => splitTiers(true)),
     ...(anp ? through('anp', 'anp-', (protocol) => inOne({ anp, protocol })) : []),
-    ...floors('floor', 'floor-'),
-    ...(node ? through('node', `node${node.version}-`, () => inOne({ node: node.path })) : []),
-    ...(node ? floors('node', `node${node.version}-floor-`, node.path) : []),
+    ...FLOORS,
     { name: 'direct', kind: 'by-name', family: nobody },
     { name: 'isthmus', kind: 'by-name', family: hub },
     ...(other ? [{ name: 'haproxy', kind: 'by-name', family: haproxy(other) } as const] : []),
@@ -78,14 +69,12 @@ function ownLoad({ anp, node, haproxy: other, tcp }: Programs): Contender[] {
 }
 
 /** Bare sockets: what this runtime takes to accept a caller, and to connect onward as well. */
-function floors(kind: Kind, prefix: string, node?: string) {
-  return (['connect', 'mtls'] as const).flatMap((protocol) =>
-    [false, true].map((onward) => {
-      const name = `${prefix}${FRONTS[protocol]}${onward ? '' : '-accept'}`;
-      return { name, kind, protocol, family: floor(protocol, onward, node) };
-    }),
-  );
-}
+const FLOORS = (['connect', 'mtls'] as const).flatMap((protocol) =>
+  [false, true].map((onward) => {
+    const name = `floor-${FRONTS[protocol]}${onward ? '' : '-accept'}`;
+    return { name, kind: 'floor', protocol, family: floor(protocol, onward) } as const;
+  }),
+);
 
 /** The planes of a run. Each is started when first needed, and then does one work after the other. */
 export class Planes implements AsyncDisposable {

@@ -49,13 +49,14 @@ export function relays(count: number): Family {
  * One process with the sockets of a dial, and nothing else (floor.ts).
  * @param onward whether it connects to the destination; otherwise it only accepts, and answers itself
  */
-export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.execPath): Family {
+export function floor(way: 'connect' | 'mtls', onward: boolean): Family {
   return async (scope, destinationPort) => {
     const trust = await newTrust(scope);
     const { ways } = await callersAt(trust, `${trust.dir}/callers.sock`);
     const { cert, key } = await trust.callers.server();
     const listen = way === 'connect' ? { path: ways.connect.uds } : { cert, key, ca: trust.callers.cert };
     const settings: FloorSettings = { listen, ...(onward && { to: destinationPort }) };
+    const [node] = commandOf('proxy-server');
     const options = { argument: JSON.stringify(settings), command: [node] };
     const { port, pid } = await listening(scope, 'bench/floor.ts', options);
     return { door: { ...ways, mtls: { ...ways.mtls, port } }, groups: { floor: [pid] } };
@@ -76,8 +77,6 @@ export interface Far {
 }
 
 interface InOne {
-  /** The Node that runs the programs, if not the one that runs the bench. */
-  readonly node?: string;
   /** Programs in the place of ours. */
   readonly anp?: AnpBinaries | undefined;
   /** How upstream's server accepts callers, which it does in one way only. */
@@ -87,7 +86,7 @@ interface InOne {
 }
 
 /** An all-in-one server and an agent with mTLS between them. */
-export function inOne({ node = process.execPath, anp, protocol, far }: InOne = {}) {
+export function inOne({ anp, protocol, far }: InOne = {}) {
   return async (scope: Scope, _port: number): Promise<Started> => {
     const trust = await newTrust(scope);
     const { cert, key } = await trust.agents.server(far && { hosts: [{ type: 'ip', value: far.outside }] });
@@ -105,9 +104,8 @@ export function inOne({ node = process.execPath, anp, protocol, far }: InOne = {
       }),
       each: (id) => {
         const isServer = id === 'server-0';
-        const [, ...args] = commandOf(isServer ? 'proxy-server' : 'proxy-agent');
         const other = isServer ? anp?.server : anp?.agent;
-        const runs = other === undefined ? ([node, ...args] as const) : ([other] as const);
+        const runs = other === undefined ? commandOf(isServer ? 'proxy-server' : 'proxy-agent') : ([other] as const);
         return { runs, ...log(id, isServer ? [] : far?.command) };
       },
     });

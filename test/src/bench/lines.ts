@@ -1,16 +1,11 @@
 import type { WorkName } from '../rig/load/messages.ts';
 import type { Direction } from '../rig/network.ts';
 
-/** What a line is measured on: no plane, relays, an all-in-one server and an agent, split tiers, upstream's pair, bare sockets of this runtime, ours on another Node, what passes clients on by name, what is at both ends of a path. */
-export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'floor' | 'node' | 'by-name' | 'path';
+/** What a line is measured on: no plane, relays, an all-in-one server and an agent, split tiers, upstream's pair, bare sockets of this runtime, what passes clients on by name, what is at both ends of a path. */
+export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'floor' | 'by-name' | 'path';
 
-/** A figure as tables show it. */
-export interface Shown {
-  /** The figure's name in the load. */
-  readonly figure: string;
-  readonly label: string;
-  readonly better: 'more' | 'less';
-}
+/** Names of figures in the load, and what tables call them. */
+type Shown = Readonly<Record<string, string>>;
 
 export interface Line {
   /** The name on the command line: `bulk-x32`. */
@@ -29,48 +24,42 @@ export interface Line {
   readonly once: boolean;
   /** Measures this many dials, beginning with the first, instead of a time. */
   readonly first?: number;
-  readonly shows: readonly Shown[];
+  readonly shows: Shown;
 }
 
 const ALL: readonly Kind[] = ['direct', 'relays', 'server', 'split', 'anp'];
 const PLANES: readonly Kind[] = ['server', 'anp'];
-const DIALS_ON: readonly Kind[] = [...ALL, 'floor', 'node'];
+const DIALS_ON: readonly Kind[] = [...ALL, 'floor'];
 
-export function more(figure: string, label: string): Shown {
-  return { figure, label, better: 'more' };
-}
-
-export function less(figure: string, label: string): Shown {
-  return { figure, label, better: 'less' };
-}
-
-const CPU_PER_GB = less('plane_cpu_s_per_gb', 'plane CPU s/GB');
-const CPU_PER_PING = less('plane_cpu_us_per_ping', 'plane CPU µs a ping');
-const PER_TUNNEL = less('plane_kb_per_tunnel', 'KB a tunnel');
-const BULK = [more('gb_per_s', 'GB/s'), CPU_PER_GB];
-const WHOLE = [
-  less('not_whole', 'not whole'),
-  more('gb_per_s', 'GB/s'),
-  less('server_peak_mb', 'server’s memory at most, MB'),
-  less('agent_peak_mb', 'agent’s, MB'),
-];
-const PING = [less('p50_us', 'p50 µs'), less('p99_us', 'p99 µs')];
-const DIALLING = [
-  more('dials_per_s', 'dials/s'),
-  less('first_byte_p99_us', 'first byte p99 µs'),
-  less('plane_cpu_ms_per_dial', 'plane CPU ms a dial'),
-  less('dials_failed', 'failed'),
-];
-const STALL = [
-  more('down_kept', 'download kept'),
-  more('up_kept', 'upload kept'),
-  more('ping_kept', 'pings kept'),
-  more('dials_kept', 'dials kept'),
-  less('dials_failed', 'dials failed'),
-  less('swallowed_mb', 'swallowed MB'),
-  less('kernel_tcp_mb', 'kernel TCP MB'),
-  less('plane_rss_growth_mb', 'growth MB'),
-];
+const CPU_PER_GB = { plane_cpu_s_per_gb: 'plane CPU s/GB' };
+const CPU_PER_PING = { plane_cpu_us_per_ping: 'plane CPU µs a ping' };
+const PER_TUNNEL = { plane_kb_per_tunnel: 'KB a tunnel' };
+const RATE = { gb_per_s: 'GB/s' };
+const BULK = { ...RATE, ...CPU_PER_GB };
+const WHOLE = {
+  not_whole: 'not whole',
+  ...RATE,
+  server_peak_mb: 'server’s memory at most, MB',
+  agent_peak_mb: 'agent’s, MB',
+};
+const PING = { p50_us: 'p50 µs', p99_us: 'p99 µs' };
+const PINGS = { pings_per_s: 'pings/s' };
+const DIALLING = {
+  dials_per_s: 'dials/s',
+  first_byte_p99_us: 'first byte p99 µs',
+  plane_cpu_ms_per_dial: 'plane CPU ms a dial',
+  dials_failed: 'failed',
+};
+const STALL = {
+  down_kept: 'download kept',
+  up_kept: 'upload kept',
+  ping_kept: 'pings kept',
+  dials_kept: 'dials kept',
+  dials_failed: 'dials failed',
+  swallowed_mb: 'swallowed MB',
+  kernel_tcp_mb: 'kernel TCP MB',
+  plane_rss_growth_mb: 'growth MB',
+};
 
 interface Options {
   readonly rate?: number;
@@ -79,7 +68,7 @@ interface Options {
   readonly once?: boolean;
 }
 
-function line(work: Line['work'], conns: number, shows: readonly Shown[], options: Options = {}): Line {
+function line(work: Line['work'], conns: number, shows: Shown, options: Options = {}): Line {
   const { rate = 0, on = ALL, fresh = false, once = false } = options;
   const at = rate > 0 ? `@${rate}` : '';
   const title = `${work} ×${conns}${rate > 0 ? ` at ${rate} MB/s` : ''}`;
@@ -90,11 +79,11 @@ function line(work: Line['work'], conns: number, shows: readonly Shown[], option
 const ALONE: Options = { on: PLANES, fresh: true, once: true };
 
 /** Dials of an idle plane, as a webhook or an exec makes them: one each half second, beginning with the first. */
-const SPARSE = [less('dial_p50_us', 'p50 µs to the answer'), less('dial_p90_us', 'p90 µs to the answer')];
-const FIRST_TEN = less('first_ten_p50_us', 'p50 µs of the first ten');
+const SPARSE = { dial_p50_us: 'p50 µs to the answer', dial_p90_us: 'p90 µs to the answer' };
+const FIRST_TEN = { first_ten_p50_us: 'p50 µs of the first ten' };
 
-function sparse(shows: readonly Shown[], options: Options = {}): Line {
-  return { ...line('dials', 1, shows, { on: ['server', 'anp', 'floor', 'node'], rate: 2, ...options }), first: 40 };
+function sparse(shows: Shown, options: Options = {}): Line {
+  return { ...line('dials', 1, shows, { on: ['server', 'anp', 'floor'], rate: 2, ...options }), first: 40 };
 }
 
 const BY_NAME: Options = { on: ['by-name'] };
@@ -104,8 +93,8 @@ export function linesByName(silent: number): readonly Line[] {
   return [
     line('dials', 16, DIALLING, BY_NAME),
     line('bulk', 4, BULK, BY_NAME),
-    line('ping', 16, [more('pings_per_s', 'pings/s'), ...PING, CPU_PER_PING], BY_NAME),
-    ...(silent > 0 ? [line('idle', silent, [PER_TUNNEL], BY_NAME)] : []),
+    line('ping', 16, { ...PINGS, ...PING, ...CPU_PER_PING }, BY_NAME),
+    ...(silent > 0 ? [line('idle', silent, PER_TUNNEL, BY_NAME)] : []),
   ];
 }
 
@@ -118,14 +107,19 @@ export const LINES: readonly Line[] = [
     first: 2000,
   },
   {
-    ...sparse([...SPARSE, FIRST_TEN], { fresh: true }),
+    ...sparse({ ...SPARSE, ...FIRST_TEN }, { fresh: true }),
     name: 'dials-sparse',
     title: 'one dial each half second, of a fresh pair',
   },
-  line('idle', 500, [PER_TUNNEL, less('plane_rss_before_mb', 'RSS after start, MB')], {
-    on: ['relays', 'server', 'split', 'anp'],
-    fresh: true,
-  }),
+  line(
+    'idle',
+    500,
+    { ...PER_TUNNEL, plane_rss_before_mb: 'RSS after start, MB' },
+    {
+      on: ['relays', 'server', 'split', 'anp'],
+      fresh: true,
+    },
+  ),
   line('bulk', 1, BULK),
   line('bulk', 32, BULK),
   line('upload', 1, BULK),
@@ -133,9 +127,9 @@ export const LINES: readonly Line[] = [
     ...line('whole', conns, WHOLE, ALONE),
     title: `${conns} tunnels at once, of 5 MiB each`,
   })),
-  line('ping', 1, [...PING, CPU_PER_PING]),
-  line('ping', 64, [more('pings_per_s', 'pings/s'), less('p99_us', 'p99 µs'), CPU_PER_PING]),
-  line('ping-under-bulk', 8, [...PING, more('gb_per_s', 'GB/s')]),
+  line('ping', 1, { ...PING, ...CPU_PER_PING }),
+  line('ping', 64, { ...PINGS, p99_us: PING.p99_us, ...CPU_PER_PING }),
+  line('ping-under-bulk', 8, { ...PING, ...RATE }),
   line('ping-under-bulk', 8, PING, { rate: 100 }),
   line('dials', 8, DIALLING, { on: DIALS_ON }),
   { ...sparse(SPARSE), name: 'dials-sparse-warm', title: 'one dial each half second, of a warm pair' },

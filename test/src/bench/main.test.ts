@@ -46,7 +46,7 @@ test(
   scoped(async (scope) => {
     const json = join(await tempDir(scope), 'runs.json');
     let stopped = false;
-    const args = ['--paths', '--path=50ms-0%', '--front=tcp', '--seconds=0.2', `--json=${json}`];
+    const args = ['--paths', '--line=50ms-0%', '--front=tcp', '--seconds=0.2', `--json=${json}`];
     const { text } = await bench(scope, args, (told, stop) => {
       if (!stopped && told.includes('\n')) stop();
       stopped ||= told.includes('\n');

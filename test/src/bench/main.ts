@@ -1,5 +1,4 @@
 // npm run bench: measures what a plane carries and what it costs, compared to relays and to no plane at all, in one run.
-import { execFileSync } from 'node:child_process';
 import { chosen, commandLine, interrupted, misused, say } from '../rig/command.ts';
 import { aligned } from '../rig/figures.ts';
 import { apart, pathsMissing } from '../rig/network.ts';
@@ -8,7 +7,7 @@ import { LINES, linesByName } from './lines.ts';
 import { PATHS } from './paths.ts';
 import { type Plan, runAll } from './run.ts';
 import { type Book, busyNow, readBook, writeBook } from './store.ts';
-import { comparison, figureTable, writePage } from './tables.ts';
+import { figureTable, writePage } from './tables.ts';
 
 /** Long enough to see that a work runs, too short for a figure. */
 const SHORT = { windowMs: 200, pace: 0.1 };
@@ -28,9 +27,7 @@ const { values, positionals } = commandLine(
     planebench: { ...path, says: 'also load the planes with this program' },
     'anp-server': { ...path, says: "also measure upstream's pair: its server ..." },
     'anp-agent': { ...path, says: '... and its agent' },
-    node: { ...path, says: 'also run our programs on this Node' },
     paths: { type: 'boolean', says: 'instead of lines, measure paths that are long, lossy or thin; needs root and Go' },
-    path: { ...names, says: 'only these paths, such as 300ms or 1mbit; may be repeated' },
     tcp: { type: 'string', value: 'NAME', says: "TCP's congestion control on them (default: the machine's)" },
     'one-address': {
       type: 'boolean',
@@ -38,15 +35,17 @@ const { values, positionals } = commandLine(
     },
     haproxy: { ...path, says: 'beside this HAProxy' },
     idle: { type: 'string', default: '0', value: 'N', says: 'and the memory of so many silent ones' },
-    compare: { type: 'boolean', value: 'A B', says: 'compare the JSON files of two runs' },
     page: {
       type: 'boolean',
       value: 'FILE...',
-      says: "write JSON files of runs into docs/PERFORMANCE.md: ratios to ANP as ranges over all runs; of other figures the last run's that has the line",
+      says: 'write the ratios to ANP of JSON files of runs into docs/PERFORMANCE.md, as ranges',
     },
   },
   `Lines:\n${LINES.map(({ name, title }) => `  ${name.padEnd(24)} ${title}`).join('\n')}`,
 );
+
+/** The lines to choose from. */
+const ALL = values.paths ? PATHS : values['one-address'] ? linesByName(Number(values.idle)) : LINES;
 
 function plan(): Plan {
   const { line, front, short, planebench, haproxy, tcp } = values;
@@ -62,25 +61,15 @@ function plan(): Plan {
     tcp,
     fronts: front,
     ...(short ? SHORT : { windowMs: seconds * 1000, pace: 1 }),
-    lines: chosen(LINES, line, isMeant),
+    lines: chosen(ALL, line, isMeant),
     ...(planebench !== undefined && { planebench }),
-    ...(values.node !== undefined && { node: { path: values.node, version: versionOf(values.node) } }),
     ...(server !== undefined && agent !== undefined && { anp: { server, agent } }),
   };
 }
 
-/** @returns the major version of a Node */
-function versionOf(node: string): string {
-  return execFileSync(node, ['-p', 'process.versions.node.split(".")[0]'], { encoding: 'utf8' }).trim();
-}
-
-/** A line's full name selects only that line. */
+/** Of those whose names begin so, a line's full name selects only that line. */
 function isMeant(given: string, name: string): boolean {
-  return LINES.some((each) => each.name === given) ? name === given : name.startsWith(given);
-}
-
-function begins(given: string, name: string): boolean {
-  return name.startsWith(given);
+  return ALL.some((each) => each.name === given) ? name === given : name.startsWith(given);
 }
 
 async function run(plan: Plan): Promise<void> {
@@ -95,16 +84,14 @@ async function run(plan: Plan): Promise<void> {
   process.exitCode = failed > 0 || runs.length === 0 ? 1 : 0;
 }
 
-const [first, second] = positionals;
-const expected = values.compare ? 2 : values.page ? Math.max(1, positionals.length) : 0;
-if (positionals.length !== expected) misused('Only --compare A B and --page FILE... take files.');
-if (values.compare) say(aligned(comparison(readBook(`${first}`), readBook(`${second}`))));
-else if (values.page) writePage([readBook(`${first}`), ...positionals.slice(1).map(readBook)]);
-else if (values['one-address']) await run({ ...plan(), lines: linesByName(Number(values.idle)) });
-else if (values.paths) {
-  const missing = pathsMissing();
+if (!values.page && positionals.length > 0) misused('Only --page FILE... takes files.');
+if (values.page) {
+  const [first, ...others] = positionals;
+  if (first === undefined) misused('--page needs a file.');
+  writePage([readBook(first), ...others.map(readBook)]);
+} else {
+  const missing = values.paths && pathsMissing();
   if (missing) misused(missing);
-  const lines = chosen(PATHS, values.path, begins);
-  // What TCP is told there is nothing to others.
-  if (!(await apart(import.meta.url))) await run({ ...plan(), lines });
-} else await run(plan());
+  // What TCP is told for paths is nothing to others.
+  if (!values.paths || !(await apart(import.meta.url))) await run(plan());
+}

@@ -3,22 +3,22 @@ import { execFileSync } from 'node:child_process';
 import { listening } from '../rig/child.ts';
 import { type Direction, namespace, pathTo } from '../rig/network.ts';
 import { type AnpBinaries, type Family, inOne } from './families.ts';
-import { type Line, less, more } from './lines.ts';
+import type { Line } from './lines.ts';
 
 /** 40 Mbit/s, and a tenth of a second of queue. */
 const WIDE = { bytesPerSecond: 5e6, queueBytes: 500_000 };
 
-const RATE = more('kb_per_s', 'kB/s');
-const SMALL = [
-  less('p50_ms', 'p50 ms'),
-  less('most_ms', 'ms at most'),
-  less('idle_ms', 'p50 ms idle'),
-  less('dial_ms', 'ms of a dial at most'),
-  less('lost', 'lost'),
-];
+const RATE = { kb_per_s: 'kB/s' };
+const SMALL = {
+  p50_ms: 'p50 ms',
+  most_ms: 'ms at most',
+  idle_ms: 'p50 ms idle',
+  dial_ms: 'ms of a dial at most',
+  lost: 'lost',
+};
 
 function over(name: string, title: string, downloads: number, small: number, direction: Direction): Line {
-  const shows = small > 0 ? [RATE, ...SMALL] : [RATE];
+  const shows = small > 0 ? { ...RATE, ...SMALL } : RATE;
   const how = { conns: downloads, rate: 0, on: ['path'], fresh: true, once: false } as const;
   return { name, title, work: 'path', path: { direction, small }, shows, ...how };
 }

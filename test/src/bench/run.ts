@@ -74,7 +74,7 @@ function fewer(line: Line): Line {
 }
 
 function told({ title, shows }: Line, { contender, figures, errors }: Run, broken: boolean): string {
-  const shown = shows.flatMap(({ figure, label }) => {
+  const shown = Object.entries(shows).flatMap(([figure, label]) => {
     const value = figures[figure];
     return value === undefined ? [] : [`${short(value)} ${label}`];
   });

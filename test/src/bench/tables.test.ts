@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { LINES, linesByName } from './lines.ts';
 import { PATHS } from './paths.ts';
 import { type Book, figureOf, type Run } from './store.ts';
-import { comparison, figureTable, howMade, upstreamTable } from './tables.ts';
+import { figureTable, howMade, upstreamTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 
@@ -94,27 +94,5 @@ test('a run says on which machine it was made, and how busy that was', () => {
   assert.equal(
     howMade({ ...made, rounds: 1, busy: 0.254 }),
     `${said}, of which others used 25 % just before; 1.6 s a measurement, once.`,
-  );
-});
-
-test('a comparison says what got better and what got worse, by the meaning of each figure', () => {
-  const before = book(
-    ['bulk-x1', 'grpc-uds', { gb_per_s: 1, plane_cpu_s_per_gb: 4 }],
-    ['ping-x1', 'grpc-uds', { p50_us: 100, p99_us: 200 }],
-    ['ping-x1', 'gone', { p50_us: 1 }],
-  );
-  const after = book(
-    ['bulk-x1', 'grpc-uds', { gb_per_s: 2, plane_cpu_s_per_gb: 2 }],
-    ['ping-x1', 'grpc-uds', { p50_us: 150, p99_us: 205 }],
-  );
-  const [, ...rows] = comparison(before, after);
-  assert.deepEqual(
-    rows.map(([line, figure, , , , ratio, verdict]) => [line, figure, ratio, verdict]),
-    [
-      ['bulk ×1', 'GB/s', '2.00', 'better'],
-      ['bulk ×1', 'plane CPU s/GB', '0.50', 'better'],
-      ['ping ×1', 'p50 µs', '1.50', 'worse'],
-      ['ping ×1', 'p99 µs', '1.02', ''],
-    ],
   );
 });
