@@ -37,7 +37,8 @@ export function relays(count: number): Family {
     let to = destinationPort;
     const groups: Record<string, number[]> = {};
     for (let index = count; index > 0; index--) {
-      const { port, pid } = await listening(scope, 'bench/relay.ts', { argument: String(to) });
+      const settings: FloorSettings = { to };
+      const { port, pid } = await listening(scope, 'bench/floor.ts', { argument: JSON.stringify(settings) });
       groups[`relay-${index}`] = [pid];
       to = port;
     }
