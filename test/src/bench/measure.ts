@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { ask } from '../rig/child.ts';
 import { derived } from '../rig/figures.ts';
 import type { Figures, Load, Result } from '../rig/load/messages.ts';
@@ -17,34 +16,19 @@ export interface Pace {
 /** How long a work may take besides its window, in milliseconds: 20,000 tunnels are opened and closed one after the other. */
 const GRACE = 300_000;
 
-/** Descriptors that a process needs besides one per tunnel: its own, and its reserve. */
-const OTHER_DESCRIPTORS = 300;
-
-/** Limits a line to the number of tunnels that the processes may open. */
-function within(line: Line): Line {
-  return { ...line, conns: Math.min(line.conns, descriptorLimit() - OTHER_DESCRIPTORS) };
-}
-
 /** Dials run more code than any other work: V8 compiles until ten thousand have been made. */
 function warmUp(pace: Pace, work: Line['work']): Pace {
   return { ...pace, windowMs: (work === 'dials' ? 6 : 2) * pace.windowMs };
 }
 
-/** The hard limit on Linux. A process may raise its own limit to this. */
-function descriptorLimit(): number {
-  const [, hard] = /^Max open files\s+\d+\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
-  return hard === undefined ? Number.POSITIVE_INFINITY : Number(hard);
-}
-
-/** Measures one line on one contender, once. Uses fewer tunnels if there are not enough descriptors for all. */
+/** Measures one line on one contender, once. */
 export async function measure(
-  wanted: Line,
+  line: Line,
   contender: Contender,
   planes: Planes,
   destinationPort: number,
   pace: Pace,
 ): Promise<Result> {
-  const line = within(wanted);
   try {
     await using own = new Planes(destinationPort);
     const started = await (line.fresh ? own : planes).of(contender, line);
