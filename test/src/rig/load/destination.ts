@@ -71,10 +71,6 @@ function begin(socket: Socket, head: Buffer, rest: Buffer): void {
       if (rest.length > 0) socket.write(rest);
       socket.on('data', (chunk: Buffer) => socket.write(chunk));
       break;
-    case MODES.pong:
-      socket.write(head);
-      socket.resume();
-      break;
     case MODES.control:
       control(socket, rest);
       break;

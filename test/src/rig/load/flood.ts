@@ -33,7 +33,7 @@ export class Flood {
   async #start(): Promise<void> {
     const { idle = 0, stalled = 0, blocked = 0, downloads = 0, dials = 0 } = this.#settings.held;
     const { rate = 0 } = this.#settings;
-    this.#kept.push(...(await this.#tunnels.openMany(idle, { prove: (tunnel) => oneByte(tunnel, 'echo') })));
+    this.#kept.push(...(await this.#tunnels.openMany(idle, { prove: oneByte })));
     for (const tunnel of await this.#tunnels.openMany(stalled, { window: STANDING })) {
       tunnel.write(header('source', this.#control.newId()));
       this.#kept.push(tunnel);

@@ -6,8 +6,6 @@
 export const MODES = {
   /** Sends back what it receives. */
   echo: 0x65,
-  /** Answers one byte. */
-  pong: 0x70,
   /** Sends the pattern without end. */
   source: 0x73,
   /** Sends so much of the pattern, and ends. */

@@ -120,9 +120,9 @@ export function answerTo(tunnel: Duplex, sent: Buffer, expected: number, within:
   });
 }
 
-/** Sends a byte that the destination sends back. After that, `pong` only reads what else arrives, and `echo` continues to echo. */
-export async function oneByte(tunnel: Duplex, mode: 'pong' | 'echo', within = DIAL_WITHIN): Promise<void> {
-  await answerTo(tunnel, mode === 'pong' ? Buffer.of(MODES.pong) : Buffer.of(MODES.echo, 0x2e), 1, within);
+/** Sends a byte that the destination sends back, as all that follows. */
+export async function oneByte(tunnel: Duplex, within = DIAL_WITHIN): Promise<void> {
+  await answerTo(tunnel, Buffer.of(MODES.echo, 0x2e), 1, within);
 }
 
 /** Ends a tunnel cleanly: ends our half first, then reads data in flight to its end. */

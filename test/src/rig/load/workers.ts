@@ -137,7 +137,7 @@ export class Dialler implements Worker {
       try {
         const tunnel = await this.#tunnels.open();
         const dialled = since();
-        await oneByte(tunnel, 'pong', this.#tunnels.within);
+        await oneByte(tunnel, this.#tunnels.within);
         const answered = since();
         await close(tunnel);
         if (phase && phase === this.phase) {

@@ -122,7 +122,7 @@ async function dialled(phase: Phase, dials: number): Promise<void> {
 async function idle(bench: Bench): Promise<Figures> {
   const { groups, conns, pace } = bench.settings;
   const before = usage(groups);
-  const tunnels = await bench.tunnels.openMany(conns, { prove: (tunnel) => oneByte(tunnel, 'echo') });
+  const tunnels = await bench.tunnels.openMany(conns, { prove: oneByte });
   await pause(HOLD_IDLE * pace);
   const after = usage(groups);
   await closeAll(tunnels);
