@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { lstatSync } from 'node:fs';
 import { connect as connectTcp } from 'node:net';
 import { dirname } from 'node:path';
+import timers from 'node:timers/promises';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, registryTodo, reportOf } from '@isthmus/findings';
@@ -33,7 +34,7 @@ interface Port {
   readonly trust: { readonly flag: string; readonly path: string | undefined };
   readonly proof: string | undefined;
   /** What its certificate must name. Empty where it is not known by which names others reach it. */
-  readonly names: readonly string[];
+  readonly names: readonly string[] | undefined;
   readonly todo: string;
 }
 
@@ -43,9 +44,13 @@ interface Probing {
   /** How long each answer may take. */
   readonly timeoutMs: number;
   /** In milliseconds since the epoch, as most members say it. */
-  readonly now: number;
+  readonly now: () => Promise<number>;
   /** Tells a hub from where a probe of its ports comes, before it is refused for want of a certificate. */
   readonly announce: (hubId: string, remote: string) => Promise<void>;
+  /** Where agents reach a hub. */
+  readonly agentPortOf: (hub: adminApi.Hub) => Promise<HubPorts>;
+  /** The names of API servers, and whose they are. */
+  readonly apiServers: () => Promise<ReadonlyMap<string, string>>;
 }
 
 const portReport = reportOf('ports');
@@ -53,51 +58,67 @@ const portReport = reportOf('ports');
 /** A hub, and by which names agents reach it, if not by the host of its address. */
 export type HubPorts = adminApi.Hub & { readonly agentNames?: readonly string[] };
 
-/** Of every hub: where gateways and agents reach it, from this machine, and the certificates that it shows there. */
-export async function checkPorts(hubs: readonly HubPorts[], trust: PortTrust, probing: Probing): Promise<Result[]> {
-  const ports = hubs.flatMap((hub) => portsOf(hub, trust)).filter(({ address }) => address !== '');
-  return (await Promise.all(ports.map((port) => checkPort(port, probing)))).flat();
+/**
+ * Of every hub: where gateways and agents reach it, from this machine, the certificates that it shows there, and which API servers answer
+ * behind it.
+ */
+export async function checkPorts(hubs: readonly adminApi.Hub[], trust: PortTrust, probing: Probing): Promise<Result[]> {
+  const all = hubs.map(async (hub) => {
+    const found = await Promise.all([
+      checkPort(peerPortOf(hub, trust), probing),
+      probing.agentPortOf(hub).then((own) => checkAgentPort(own, trust, probing)),
+    ]);
+    return found.flat();
+  });
+  return (await Promise.all(all)).flat();
 }
 
-function portsOf(
-  { hubId, peerAddress, agentAddress, agentNames, sessions }: HubPorts,
-  { peerCaCert, caCert }: PortTrust,
-): Port[] {
-  return [
-    {
-      hubId,
-      about: `${hubId}, for gateways at ${peerAddress}`,
-      address: peerAddress,
-      trust: { flag: '--peer-ca-cert', path: peerCaCert },
-      proof: undefined,
-      names: [HUB_SERVER_NAME],
-      todo: "check that the hub listens there (--peer-port), its --advertise-address, and firewalls; or run this check on a gateway's machine",
-    },
-    {
-      hubId,
-      about: `${hubId}, for agents at ${agentAddress}`,
-      address: agentAddress,
-      trust: { flag: '--ca-cert', path: caCert },
-      names: agentNames ?? [agentAddress === '' ? '' : parseDestination(agentAddress).host],
-      proof: sessions > 0 ? 'not reached from here, but agents are connected' : undefined,
-      todo: "check that the hub listens there (--agent-port), its --advertise-agent-address, and firewalls; or run this check on an agent's machine",
-    },
-  ];
+async function checkAgentPort(hub: HubPorts, trust: PortTrust, probing: Probing): Promise<Result[]> {
+  const results = await checkPort(agentPortOf(hub, trust), probing);
+  // Without a certificate of its own there is nothing behind it.
+  if (results.length < 2) return results;
+  return [...results, ...(await checkApiServers(hub, probing))];
 }
 
+function peerPortOf({ hubId, peerAddress }: adminApi.Hub, { peerCaCert }: PortTrust): Port {
+  return {
+    hubId,
+    about: `${hubId}, for gateways at ${peerAddress}`,
+    address: peerAddress,
+    trust: { flag: '--peer-ca-cert', path: peerCaCert },
+    proof: undefined,
+    names: [HUB_SERVER_NAME],
+    todo: "check that the hub listens there (--peer-port), its --advertise-address, and firewalls; or run this check on a gateway's machine",
+  };
+}
+
+function agentPortOf({ hubId, agentAddress, agentNames, sessions }: HubPorts, { caCert }: PortTrust): Port {
+  return {
+    hubId,
+    about: `${hubId}, for agents at ${agentAddress}`,
+    address: agentAddress,
+    trust: { flag: '--ca-cert', path: caCert },
+    names: agentNames,
+    proof: sessions > 0 ? 'not reached from here, but agents are connected' : undefined,
+    todo: "check that the hub listens there (--agent-port), its --advertise-agent-address, and firewalls; or run this check on an agent's machine",
+  };
+}
+
+/** @returns nothing of a port without an address, one result of a port that cannot be used, and otherwise a second about its certificate */
 async function checkPort(
   { hubId, about, address, trust, proof, names, todo }: Port,
   { timeoutMs, announce, now }: Probing,
 ): Promise<Result[]> {
+  if (address === '') return [];
   try {
-    const { host, port } = parseDestination(address);
-    const shown = await shownAt({ host, port }, timeoutMs, (remote) => announce(hubId, remote));
+    const to = parseDestination(address);
+    const shown = await shownAt(to, timeoutMs, (remote) => announce(hubId, remote));
     if ('fault' in shown) return [withoutTls(about, inWords(shown.fault))];
     const { certificate, agreed } = shown;
     const open = portReport.pass(about, `it listens, and agrees with this program on ${agreed}`);
     const authorities = trust.path === undefined ? undefined : CertificatePool.of(readNamedFile(trust.path));
-    const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: names } as const;
-    return [open, judged(`presented by ${about}`, [certificate.leaf, ...certificate.sent], demands, now)];
+    const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: names ?? [to.host] } as const;
+    return [open, judged(`presented by ${about}`, [certificate.leaf, ...certificate.sent], demands, await now())];
   } catch (error) {
     if (proof !== undefined) return [portReport.pass(about, proof)];
     return [portReport.fail(about, `cannot be reached from here: ${inWords(error)}`, todo)];
@@ -119,27 +140,17 @@ function withoutTls(about: string, fault: string): Result {
   );
 }
 
-/** Reaches each API server by its names, at every hub's port for agents, and says what certificate answers. @param names by tenant */
-export async function checkApiServers(
-  hubs: readonly HubPorts[],
-  names: ReadonlyMap<string, string>,
-  probing: Omit<Probing, 'announce'>,
-): Promise<Result[]> {
-  const ways = hubs
-    .filter(({ agentAddress }) => agentAddress !== '')
-    .flatMap((hub) => [...names].map(([name, tenant]) => ({ hub, name, tenant })));
-  return (await fewAtOnce(ways, (way) => checkApiServer(way, probing))).flat();
-}
-
-interface ApiServerWay {
-  readonly hub: HubPorts;
-  readonly name: string;
-  readonly tenant: string;
+/** Reaches each API server by its names, at a hub's port for agents, and says what certificate answers. */
+async function checkApiServers(hub: HubPorts, probing: Probing): Promise<Result[]> {
+  const names = [...(await probing.apiServers())];
+  return (await fewAtOnce(names, ([name, tenant]) => checkApiServer(hub, name, tenant, probing))).flat();
 }
 
 async function checkApiServer(
-  { hub, name, tenant }: ApiServerWay,
-  { timeoutMs, now }: Omit<Probing, 'announce'>,
+  hub: HubPorts,
+  name: string,
+  tenant: string,
+  { timeoutMs, now }: Probing,
 ): Promise<Result[]> {
   const about = `the API server ${name} of tenant ${tenant}, through ${hub.hubId} at ${hub.agentAddress}`;
   const todo = `see why in the log of ${hub.hubId}, and whether it reaches the addresses of apiServer in the tenant's file`;
@@ -150,7 +161,7 @@ async function checkApiServer(
   const demands = { use: 'server', authorities: undefined, authoritiesFrom: '', hosts: [name] } as const;
   return [
     portReport.pass(about, `${leaf.title} answers`),
-    judged(`presented by ${about}`, [leaf, ...sent], demands, now),
+    judged(`presented by ${about}`, [leaf, ...sent], demands, await now()),
   ];
 }
 
@@ -167,15 +178,19 @@ async function shownAt(
   announce: (remote: string) => Promise<void>,
   name = to.host,
 ): Promise<Shown | { readonly fault: unknown }> {
+  const end = performance.now() + timeout;
   const socket = await connectTo(to, { timeout });
   try {
-    await announce(`${socket.localAddress}:${socket.localPort}`);
+    // A hub that hangs takes this no more than what follows, and has one time-out for both.
+    const patience = timers.setTimeout((end - performance.now()) / 2, undefined, { ref: false });
+    await Promise.race([announce(`${socket.localAddress}:${socket.localPort}`), patience]);
     // Not verified by OpenSSL, which stops at the first fault and names it in its own words: `judged` looks at it.
     const tls = connectTls({ socket, rejectUnauthorized: false, ...sniOf(name) });
     // Errors after the handshake, such as a missing client certificate, do not matter here.
     tls.on('error', () => {});
     const late = `no answer within ${timeout / 1000} s`;
-    const fault = await unlessGivenUp(tls, () => handshake(tls), { timeout, late }).catch((error: unknown) => error);
+    const left = { timeout: Math.max(1, end - performance.now()), late };
+    const fault = await unlessGivenUp(tls, () => handshake(tls), left).catch((error: unknown) => error);
     if (fault) return { fault };
     const certificate = presentedBy(tls);
     const agreed = agreedOn(tls);

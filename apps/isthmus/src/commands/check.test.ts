@@ -192,12 +192,20 @@ describe('check', () => {
 
   describe('a port of a hub', () => {
     /** What is said of one that does this with each connection. */
+    const probing = {
+      timeoutMs: 60_000,
+      now: async () => 0,
+      announce: async () => {},
+      agentPortOf: async (hub: adminApi.Hub) => hub,
+      apiServers: async () => new Map(),
+    };
+
     const told = async (serve: (socket: Socket) => void) => {
       await using port = createServer((socket) => serve(socket.resume())).listen(0, '127.0.0.1');
       await once(port, 'listening');
       const peerAddress = `127.0.0.1:${(port.address() as AddressInfo).port}`;
       const hub = adminApi.Hub.fromPartial({ hubId: 'hub-0', peerAddress });
-      const [result] = await checkPorts([hub], {}, { timeoutMs: 60_000, now: 0, announce: async () => {} });
+      const [result] = await checkPorts([hub], {}, probing);
       return `${result?.outcome}: ${result?.detail}`;
     };
 

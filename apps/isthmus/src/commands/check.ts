@@ -1,34 +1,17 @@
 import timers from 'node:timers/promises';
-import {
-  agentName,
-  CHECKS,
-  type Evidence,
-  judge,
-  OWN_HEALTH_PORT,
-  ofDial,
-  type Result,
-  reportOf,
-} from '@isthmus/findings';
+import { agentName, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { socketPathOf } from '@isthmus/runtime';
-import { formatDestination, parseDestination } from '@isthmus/tunnel';
+import { formatDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { type Call, command, durationOption, hostPort, listOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { EXIT, Failure, plural, type Style, verdictsText } from '../output.ts';
 import { type Asked, askPlane, fewAtOnce, type SessionView, sessionViews, withClocks } from '../plane/evidence.ts';
-import type { Answers, Member } from '../plane/member.ts';
+import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { checkFiles, FILE_OPTIONS, type FileOptions } from './check-files.ts';
-import {
-  checkApiServers,
-  checkPorts,
-  checkRedis,
-  checkSocket,
-  type HubPorts,
-  REDIS_OPTIONS,
-  type RedisOptions,
-} from './check-ports.ts';
+import { checkPorts, checkRedis, checkSocket, type HubPorts, REDIS_OPTIONS, type RedisOptions } from './check-ports.ts';
 
 interface Options extends FileOptions, RedisOptions {
   readonly host: readonly string[];
@@ -102,13 +85,15 @@ async function checked({ options, plane: meet }: Call<Options>) {
     if (error instanceof Failure && error.status === EXIT.unasked) return error;
     throw error;
   });
-  const [asked, { results: redis, aheadMs }, socket] = await Promise.all([
-    plane instanceof Failure ? undefined : askPlane(plane, options.tenant, true),
-    checkRedis(options),
+  const asked = plane instanceof Failure ? undefined : askPlane(plane, options.tenant, true);
+  const redis = checkRedis(options);
+  const [{ results }, socket, ofPlane] = await Promise.all([
+    redis,
     checkSocket(options.udsName),
+    asked && checkPlane(plane as Plane, asked, options, redis),
   ]);
-  const named = [...checkFiles(options, options.host, asked?.evidence.now), ...socket, ...redis];
-  if (asked) return checkView([...named, ...(await checkPlane(await meet(), asked, options, aheadMs))]);
+  const named = [...checkFiles(options, options.host, (await asked)?.evidence.now), ...socket, ...results];
+  if (ofPlane) return checkView([...named, ...ofPlane]);
   // A plane that is not running yet is one result among others.
   if (named.length === 0) throw plane;
   const { message } = plane as Failure;
@@ -117,21 +102,31 @@ async function checked({ options, plane: meet }: Call<Options>) {
 
 async function checkPlane(
   plane: Plane,
-  { configs, evidence }: Asked,
+  asked: Promise<Asked>,
   options: Options & { readonly timeout: number; readonly tenant: string },
-  redisAheadMs: number | undefined,
+  ofRedis: ReturnType<typeof checkRedis>,
 ): Promise<Result[]> {
-  const redis = redisAheadMs === undefined ? [] : [{ of: 'redis', aheadMs: redisAheadMs }];
-  const hubs = withAgentPorts(evidence.hubs, configs.answers, options.host);
-  const probing = { timeoutMs: options.timeout, now: evidence.now, announce: announcer(plane) };
-  // What hangs is waited for once.
-  const [{ members, clocks }, ...more] = await Promise.all([
-    withClocks(plane, evidence, options.timeout),
-    checkPorts(hubs, options, probing),
-    checkApiServers(hubs, apiServersOf(evidence, configs), probing),
-    options.dials ? checkDials(plane, sessionViews(evidence.sessions), options) : [],
-  ]);
-  const results = [...judge({ ...evidence, members, clocks: [...clocks, ...redis] }), ...more.flat()];
+  const probing = {
+    timeoutMs: options.timeout,
+    now: async () => (await asked).evidence.now,
+    announce: announcer(plane),
+    agentPortOf: (hub: adminApi.Hub) => withAgentPort(plane, hub, options.host),
+    apiServers: async () => apiServersOf(await asked),
+  };
+  const more = asked.then(({ evidence, tookMs }) => {
+    const others = evidence.hubs.filter(({ hubId }) => plane.hubs.every((hub) => hub.hubId !== hubId));
+    return Promise.all([
+      withClocks(plane, evidence, options.timeout, tookMs),
+      checkPorts(others, options, probing),
+      options.dials ? checkDials(plane, sessionViews(evidence.sessions), options) : [],
+    ]);
+  });
+  // What hangs is waited for once: its ports are looked at while it is asked.
+  const all = await Promise.all([more, ofRedis, checkPorts(plane.hubs, options, probing)]);
+  const [[evidence, otherPorts, dials], { aheadMs }, ports] = all;
+  const redis = aheadMs === undefined ? [] : [{ of: 'redis', aheadMs }];
+  const judged = judge({ ...evidence, clocks: [...evidence.clocks, ...redis] });
+  const results = [...judged, ...ports, ...otherPorts, ...dials];
   const order = Object.keys(CHECKS);
   return results.sort((a, b) => order.indexOf(a.check) - order.indexOf(b.check));
 }
@@ -144,8 +139,8 @@ function announcer(plane: Plane): (hubId: string, remote: string) => Promise<voi
 }
 
 /** The names of API servers, and whose they are: of tenants' files, or of hubs' flags. */
-function apiServersOf({ members }: Evidence, configs: Answers<adminApi.GetConfigResponse>): Map<string, string> {
-  const ofFiles = members.flatMap(({ tenants }) => tenants?.tenants ?? []);
+function apiServersOf({ evidence, configs }: Asked): Map<string, string> {
+  const ofFiles = evidence.members.flatMap(({ tenants }) => tenants?.tenants ?? []);
   const ofFlags = configs.answers.flatMap(({ value }) => value.flags.filter(({ name }) => name === 'api-server-name'));
   const names = ofFlags.flatMap(({ value }) => value.match(/[^[\],]+/g) ?? []);
   return new Map([
@@ -156,29 +151,23 @@ function apiServersOf({ members }: Evidence, configs: Answers<adminApi.GetConfig
 
 const DEFAULT_TENANT = 'default';
 
-const LOCAL = { host: '127.0.0.1' };
-
 /**
- * Hubs that agents know by a balancer's address alone are looked at where they listen. That is no name by which agents reach them, so their
- * certificates must have those of --host, or any.
+ * A hub that agents know by a balancer's address alone is looked at where it listens. That is no name by which agents reach it, so its
+ * certificate must have those of --host, or any.
  */
-function withAgentPorts(
-  hubs: readonly adminApi.Hub[],
-  configs: Answers<adminApi.GetConfigResponse>['answers'],
-  agentNames: readonly string[],
-): HubPorts[] {
-  return hubs.map((hub) => {
-    const own = configs.find(({ member }) => member.id === hub.hubId);
-    // A hub that only links tell of has no admin port that is known.
-    if (hub.agentAddress !== '' || !own || own.member.address === '') return hub;
-    const flag = (name: string) => own.value.flags.find((each) => each.name === name)?.value ?? '';
-    const bound = flag('agent-bind-address');
-    // At a unix socket, it is this machine.
-    const { host } = socketPathOf(own.member.address) === undefined ? parseDestination(own.member.address) : LOCAL;
-    const everywhere = ['', '0.0.0.0', '::'].includes(bound);
-    const agentAddress = formatDestination({ host: everywhere ? host : bound, port: Number(flag('agent-port')) });
-    return { ...hub, agentAddress, agentNames };
-  });
+async function withAgentPort(plane: Plane, hub: adminApi.Hub, agentNames: readonly string[]): Promise<HubPorts> {
+  const member = plane.members.find(({ id }) => id === hub.hubId);
+  // A hub that only links tell of has no admin port that is known.
+  if (hub.agentAddress !== '' || !member || member.address === '') return hub;
+  const { answers } = await plane.ask('getConfig', {}, { members: [member] });
+  const flag = (name: string) => answers[0]?.value.flags.find((each) => each.name === name)?.value ?? '';
+  const [bound, port] = [flag('agent-bind-address'), Number(flag('agent-port'))];
+  if (port === 0) return hub;
+  const everywhere = ['', '0.0.0.0', '::'].includes(bound);
+  // At a unix socket, it is this machine.
+  const host = socketPathOf(member.address) === undefined ? member.address.replace(/:\d+$/, '') : '127.0.0.1';
+  const agentAddress = everywhere ? `${host}:${port}` : formatDestination({ host: bound, port });
+  return { ...hub, agentAddress, agentNames };
 }
 
 type DialsOptions = Pick<Options, 'destination' | 'within'>;

@@ -14,7 +14,7 @@ test('what agents say of the time is a claim, which outvotes no member', async (
   );
   const members = ['h1', 'h2'].map((id) => aWitness(id, { aheadMs: 0 }));
   const evidence = { members, hubs: [], sessions, clocks: [{ of: 'this machine', aheadMs: 0 }], now: Date.now() };
-  const found = judge(await withClocks(plane, evidence, 10_000), ['clocks']);
+  const found = judge(await withClocks(plane, evidence, 10_000, 0), ['clocks']);
   assert.deepEqual(
     found.map(({ outcome, about }) => `${outcome} ${about}`).sort(),
     ['a', 'b', 'c', 'd'].map((id) => `fail agent ${id}`),

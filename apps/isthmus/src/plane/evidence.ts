@@ -95,19 +95,27 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
   // Most members are right, and this machine may not be.
   const now = Date.now() + middleOf(members.flatMap(({ aheadMs }) => aheadMs ?? []));
   const evidence = { members, hubs: [...hubs.values()], sessions, clocks, now } satisfies Evidence;
-  return { statuses, lists, configs: flags, evidence };
+  return { statuses, lists, configs: flags, evidence, tookMs: Date.now() - began };
 }
 
-/** Adds the clocks of agents, and of members that could be asked only at their own addresses. */
-export async function withClocks(plane: Plane, evidence: Evidence, timeoutMs: number): Promise<Evidence> {
+/**
+ * Adds the clocks of agents, and of members that could be asked only at their own addresses.
+ * @param tookMs how long members took to answer: one that hangs has used its time
+ */
+export async function withClocks(
+  plane: Plane,
+  evidence: Evidence,
+  timeoutMs: number,
+  tookMs: number,
+): Promise<Evidence> {
   const ahead = async (ask: Promise<number | undefined>) => {
     const began = Date.now();
     const said = await ask;
     return said && said - (began + Date.now()) / 2;
   };
   const members = evidence.members.map(async (member) => {
-    if (member.status || member.address === '') return member;
-    return { ...member, aheadMs: await ahead(plane.clockAt(member.address)) };
+    if (member.status || member.address === '' || tookMs >= timeoutMs) return member;
+    return { ...member, aheadMs: await ahead(plane.clockAt(member.address, timeoutMs - tookMs)) };
   });
   const able = evidence.sessions.filter((session) => !session.suspected && isAsked(session));
   const agents = [...new Map(able.map((each) => [agentName(each.tenant, each.agentId), each]))];

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { rmSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createSilent } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -122,9 +122,19 @@ async function withHung(
   const members = ['g1', 'g2', 'h1', 'h2'].map((id) => {
     return { id, roles: [ROLES[id[0] as string] as string], address: '', version: '', zone: '' };
   });
+  const seen = { askedAgain: [] as string[], dialled: [] as string[], agents: [] as string[], waitedMs: 0 };
+  let over = false;
+  // The kernel accepts connections for it.
+  const silent = createSilent(() => over && seen.askedAgain.push('a port'));
+  await once(silent.listen(0, '127.0.0.1'), 'listening');
+  const placeOf = (id: string) => (id === hung ? `127.0.0.1:${(silent.address() as AddressInfo).port}` : '');
   const list = {
-    members: members.map(({ id, roles }) => ({ memberId: id, roles: [roles[0] === 'hub' ? 2 : 1], adminAddress: '' })),
-    hubs: ['h1', 'h2'].map((hubId) => ({ hubId, link: 2 })),
+    members: members.map(({ id, roles }) => {
+      return { memberId: id, roles: [roles[0] === 'hub' ? 2 : 1], adminAddress: placeOf(id) };
+    }),
+    hubs: ['h1', 'h2'].map((hubId) => {
+      return { hubId, link: 2, peerAddress: placeOf(hubId), agentAddress: placeOf(hubId) };
+    }),
   };
   const answers: Readonly<Record<string, object>> = {
     ListMembers: list,
@@ -132,8 +142,6 @@ async function withHung(
     GetStatus: { nowMs: Date.now() },
     Dial: { dial: { error: { code: 'connection_refused', text: '' } } },
   };
-  const seen = { askedAgain: [] as string[], dialled: [] as string[], agents: [] as string[], waitedMs: 0 };
-  let over = false;
   const server = createServer(async (request, response) => {
     const { method, members: to, roles, agent, timeoutMs } = JSON.parse(await text(request));
     const late = () =>
@@ -167,6 +175,7 @@ async function withHung(
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
       server.close();
+      silent.close();
     },
   });
 }

@@ -90,6 +90,7 @@ export class Plane implements Disposable {
   /** The member that answers for all. */
   #through: Asker;
   #members = new Map<string, Member>();
+  #hubs: readonly adminApi.Hub[] = [];
   #lost: readonly Unanswered[] = [];
   /** Members that could not be asked, by id. Until they are met again, nothing waits for them a second time. */
   readonly #silent = new Map<string, Unanswered>();
@@ -121,6 +122,11 @@ export class Plane implements Disposable {
     return [...this.#members.values()];
   }
 
+  /** As the members know them that were met. */
+  get hubs(): readonly adminApi.Hub[] {
+    return this.#hubs;
+  }
+
   /** Those that have not been asked in vain. */
   get answering(): readonly Member[] {
     return this.members.filter(({ id }) => !this.#silent.has(id));
@@ -136,6 +142,7 @@ export class Plane implements Disposable {
     if (!first) throw new Failure(EXIT.unasked, nobody(lost));
     this.#through = this.#askers.find(({ address }) => address === first.address) as Asker;
     this.#members = membersOf(met);
+    this.#hubs = [...new Map(met.flatMap(({ list }) => list.hubs.map((hub) => [hub.hubId, hub]))).values()];
     this.#lost = [...lost, ...blindness(met)];
   }
 
@@ -192,9 +199,10 @@ export class Plane implements Disposable {
   }
 
   /** What the clock says of a member that could not be asked through the others, by its own address; undefined if it does not answer there. */
-  async clockAt(address: string): Promise<number | undefined> {
+  async clockAt(address: string, timeoutMs: number): Promise<number | undefined> {
     using asker = new Asker(address, this.#options.tls);
-    return await asker.clock(this.#deadline()).catch(() => undefined);
+    const late = AbortSignal.timeout(timeoutMs);
+    return await asker.clock(AbortSignal.any([late, this.#options.signal])).catch(() => undefined);
   }
 
   /** Yields what members say, as it comes, until all have ended. @throws if the one that is asked for all fails */
