@@ -41,7 +41,8 @@ export async function writerOf(format: Format): Promise<Write | undefined> {
     scalar.type = 'QUOTE_DOUBLE';
     return scalar;
   };
-  return (view) => stringify(view, quoted, { lineWidth: 0 });
+  // A text of several lines stays one, so that none of them looks like a field.
+  return (view) => stringify(view, quoted, { lineWidth: 0, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER });
 }
 
 /** Makes each text of a view printable: peers may have chosen it. Line ends go too, because what people read has a thing a line. */

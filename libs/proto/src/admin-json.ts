@@ -4,7 +4,7 @@ import { AdminDefinition } from './gen/isthmus/admin/v1/admin.ts';
 import { ADMIN_DESCRIPTORS } from './gen/isthmus/admin/v1/descriptors.ts';
 
 /** Returns the admin API as a google.protobuf.FileDescriptorSet. Reflection serves it to clients that have no `.proto` files. */
-function adminDescriptors(): Uint8Array {
+export function adminDescriptors(): Uint8Array {
   return Uint8Array.from(Buffer.from(ADMIN_DESCRIPTORS, 'base64'));
 }
 

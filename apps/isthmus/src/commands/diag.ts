@@ -33,10 +33,10 @@ export const diag = command({
     const path = file ?? `isthmus-diag-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.tar.gz`;
     const { texts, members, missing } = await collect(await plane());
     const size = await writeArchive(path, texts);
-    output.show({ file: path, bytes: size, members, files: [...texts.keys()], missing }, () => {
-      const left = missing.map((line) => `  ${line}\n`).join('');
-      const lacks = left === '' ? '' : `\nNot collected:\n${left}`;
-      return `Wrote ${path}: ${plural(texts.size, 'file')} of ${plural(members.length, 'member')}, ${bytes(size)}\n${lacks}`;
+    const view = { file: path, bytes: size, members, files: [...texts.keys()], missing };
+    output.show(view, (clean) => {
+      const wrote = `Wrote ${clean.file}: ${plural(texts.size, 'file')} of ${plural(members.length, 'member')}`;
+      return `${wrote}, ${bytes(size)}\n${missingText(clean.missing)}`;
     });
     return missing.length > 0 ? EXIT.unasked : EXIT.good;
   },
@@ -73,9 +73,13 @@ async function collect(plane: Plane): Promise<Collected> {
   const { answers } = await configsOf(plane);
   texts.set('differences.json', json(differencesOf(answers.map(configView))));
   const head = `Collected by isthmus ${VERSION} at ${new Date().toISOString()}\n`;
-  const left = missing.length > 0 ? `\nNot collected:\n${missing.map((line) => `  ${line}\n`).join('')}` : '';
+  const left = missingText(cleaned(missing));
   const all = new Map([['summary.txt', `${head}\n${await summaryOf(plane).catch(inWords)}${left}`], ...texts]);
   return { texts: all, members: plane.members.map(({ id }) => id), missing };
+}
+
+function missingText(missing: readonly string[]): string {
+  return missing.length > 0 ? `\nNot collected:\n${missing.map((line) => `  ${line}\n`).join('')}` : '';
 }
 
 /** What every member is asked for, by the file of its answer. */
