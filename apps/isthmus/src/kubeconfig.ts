@@ -6,7 +6,7 @@ import { readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { type Document, isMap, isSeq, parseDocument, YAMLMap, YAMLSeq } from 'yaml';
 import { ISTHMUS } from './defaults.ts';
-import { EXIT, Failure, usage } from './output.ts';
+import { EXIT, Failure, unwritten, usage } from './output.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Fields of a kubeconfig's entry, as far as this program reads them. */
@@ -59,7 +59,7 @@ export class Kubeconfig {
   static async change(paths: readonly string[], change: (config: Kubeconfig) => void): Promise<Kubeconfig> {
     const target = await newOf(paths);
     await mkdir(dirname(target), { recursive: true, mode: 0o700 }).catch((error) => {
-      throw usage(`cannot write ${target}: ${reasonOf(error)}`);
+      throw unwritten(target, error);
     });
     const there: string[] = [];
     for (const path of paths) if (path === target || (await exists(path))) there.push(path);
@@ -160,7 +160,7 @@ async function replace(path: string, text: string): Promise<void> {
     await rename(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
-    if ((error as NodeJS.ErrnoException).code !== 'EBUSY') throw usage(`cannot write ${path}: ${reasonOf(error)}`);
+    if ((error as NodeJS.ErrnoException).code !== 'EBUSY') throw unwritten(path, error);
     await written(path, 'w', text);
   }
 }
@@ -247,7 +247,7 @@ async function lock(path: string): Promise<() => Promise<void>> {
       await file.close();
       return () => rm(path, { force: true });
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw usage(`cannot write ${path}: ${inWords(error)}`);
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw unwritten(path, error);
       if (performance.now() >= end)
         throw new Failure(EXIT.unasked, `another program holds ${path}: try again, or remove it if none is running`);
       await timers.setTimeout(ISTHMUS.kubeconfigLockAskMs);

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { closeSync, existsSync, openSync } from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, openSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import process from 'node:process';
-import { describe, it } from 'node:test';
+import { describe, it, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { EXIT } from './output.ts';
 
@@ -30,6 +32,21 @@ describe('what cannot be written', { skip: existsSync(FULL) ? false : `there is 
         closeSync(full);
       }
     });
+});
+
+test('a disk that is full is no mistake of whoever names a file on it', (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-full-'));
+  try {
+    // A file system of this shell's own, which goes with it.
+    const script = 'mount -t tmpfs -o size=4k full "$0" || exit 77; exec "$@"';
+    const line = [dir, process.execPath, main, 'certs', join(dir, 'pki')];
+    const { status, stderr } = spawnSync('unshare', ['-m', 'sh', '-c', script, ...line]);
+    if (status === null || status === 77) return t.skip('no mounts here');
+    assert.match(stderr.toString(), /^isthmus: cannot write \S+pki: .*(ENOSPC|full|no space)/i);
+    assert.equal(status, EXIT.failed);
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
 });
 
 describe('a bug', { skip: process.versions.deno ? 'Deno preloads nothing that --import names' : false }, () => {

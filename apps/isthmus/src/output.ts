@@ -1,5 +1,5 @@
 import { plural } from '@isthmus/findings';
-import { isPrintable, printable, printableJson } from '@isthmus/runtime';
+import { isPrintable, printable, printableJson, reasonOf } from '@isthmus/runtime';
 import { type Answers, isMember, type Unanswered } from './plane/member.ts';
 import { folded, foldedProse, type Room, UNBOUNDED } from './table.ts';
 import { EXIT, type ExitStatus, type Terminal } from './terminal.ts';
@@ -216,4 +216,10 @@ export class Failure extends Error {
 
 export function usage(message: string): Failure {
   return new Failure(EXIT.usage, message);
+}
+
+/** What could not be written, and why: a disk that is full is no mistake of whoever named the file. */
+export function unwritten(path: string, error: unknown): Failure {
+  const full = ['ENOSPC', 'EDQUOT', 'EIO'].includes((error as NodeJS.ErrnoException).code ?? '');
+  return new Failure(full ? EXIT.failed : EXIT.usage, `cannot write ${path}: ${reasonOf(error)}`);
 }

@@ -3,8 +3,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { Hosts, Use } from '@isthmus/certificates';
-import { ADMIN_SERVER_NAME, GATEWAY_NAME, HUB_SERVER_NAME, inWords } from '@isthmus/tunnel';
-import { usage } from '../output.ts';
+import { ADMIN_SERVER_NAME, GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
+import { unwritten, usage } from '../output.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -135,7 +135,7 @@ async function write(dir: string, texts: Texts): Promise<void> {
       await writeFile(join(dir, name), text, { mode: name.endsWith('-key.pem') ? 0o600 : 0o644 });
     }
   } catch (error) {
-    throw usage(`cannot write to ${dir}: ${inWords(error)}`);
+    throw unwritten(dir, error);
   }
 }
 

@@ -10,7 +10,7 @@ import { HTTP_CREDENTIAL, inWords } from '@isthmus/tunnel';
 import { Argument } from 'commander';
 import { pack } from 'tar-stream';
 import { type Call, command } from '../command.ts';
-import { bytes, cleaned, EXIT, plural, silentText, styleOf, unansweredText, usage } from '../output.ts';
+import { bytes, cleaned, EXIT, plural, silentText, styleOf, unansweredText, unwritten } from '../output.ts';
 import { askPlane, sessionViews } from '../plane/evidence.ts';
 import type { Answer, Answers, Member, Unanswered } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
@@ -148,7 +148,7 @@ export async function writeArchive(path: string, texts: Texts): Promise<number> 
   try {
     await once(file, 'open');
   } catch (error) {
-    throw usage(`cannot write ${path}: ${inWords(error)}`);
+    throw unwritten(path, error);
   }
   try {
     const tar = pack();
@@ -158,7 +158,7 @@ export async function writeArchive(path: string, texts: Texts): Promise<number> 
     return file.bytesWritten;
   } catch (error) {
     await rm(path, { force: true });
-    throw usage(`cannot write ${path}: ${inWords(error)}`);
+    throw unwritten(path, error);
   }
 }
 
