@@ -13,6 +13,7 @@ import {
   statusOf,
   styleOf,
   unansweredText,
+  verdictsText,
   writerOf,
 } from './output.ts';
 import { type Column, cut, fitted, table, widthOf, wrapped } from './table.ts';
@@ -139,6 +140,26 @@ describe('output', () => {
     assert.equal(shown(false), `${prose}\n${rows}`);
     const lines = ['a hub is not', '  reached, and', '  nobody knows why', '  it is away'];
     assert.equal(shown(true), `${lines.join('\n')}\n${rows}`);
+  });
+
+  it('breaks no command in it that people paste', () => {
+    const commands = [
+      'isthmus quarantine edge --tenant acme --lift',
+      'isthmus dial 10.20.3.4:10250 --tenant acme',
+      'kubectl config set-credentials me --token=TOKEN',
+      'ACL SETUSER name ~{isthmus}:* +get +set +hset',
+      'CONFIG SET maxmemory-policy noeviction',
+    ];
+    const terminal = new TestTerminal([], { interactive: true, columns: 30 });
+    const output = new Output(terminal, 'table');
+    for (const command of commands) {
+      const todo = `when the reason of it is gone: ${command}, or read in its log what it says`;
+      output.show({}, () => `${todo}\n`);
+      output.show({}, (_, style) => verdictsText([{ name: 'agents', outcome: 'warn', detail: 'x', todo }], style));
+    }
+    for (const command of commands) assert.equal(terminal.stdout.split(command).length, 3, command);
+    const broken = terminal.stdout.split('\n').filter((line) => line.length > 30);
+    assert.ok(broken.every((line) => commands.some((command) => line.includes(command))));
   });
 
   it('has colours only on a terminal', () => {

@@ -1,7 +1,7 @@
 import { plural } from '@isthmus/findings';
 import { isPrintable, printable, printableJson, reasonOf } from '@isthmus/runtime';
 import { type Answers, isMember, type Unanswered } from './plane/member.ts';
-import { folded, foldedProse, type Room, UNBOUNDED } from './table.ts';
+import { folded, foldedProse, type Room, UNBOUNDED, withCommands } from './table.ts';
 import { EXIT, type ExitStatus, type Terminal } from './terminal.ts';
 
 export { bytes, plural } from '@isthmus/findings';
@@ -138,7 +138,7 @@ export function verdictsText(
     const below = todo === undefined ? '' : `${' '.repeat(width + 8)}-> ${todo}\n`;
     return `${style[paint](word)}  ${name.padEnd(width)}  ${detail}\n${below}`;
   });
-  return folded(lines.join(''), style);
+  return folded(withCommands(lines.join('')), style);
 }
 
 /** Formats times as ISO 8601, for programs and people alike. Returns '' for 0, and for what is no time. */

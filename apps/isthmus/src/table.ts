@@ -144,12 +144,25 @@ export function folded(text: string, { columns, wide }: Room, which = (_line: st
   return text
     .split('\n')
     .map((line) => (wide || !which(line) ? line : fold(line)))
-    .join('\n');
+    .join('\n')
+    .replaceAll(NO_BREAK, ' ');
 }
 
 /** Breaks prose, and no row of a table or picture, whose cells stand apart. */
 export function foldedProse(text: string, room: Room): string {
-  return folded(text, room, (line) => !line.trim().includes(GAP));
+  return folded(withCommands(text), room, (line) => !line.trim().includes(GAP));
+}
+
+/** A program's name, or one of Redis' words, and what follows it: a word, options with their values, and words that no sentence has. */
+const COMMAND =
+  /CONFIG SET \S+ \w+|(?:isthmus|kubectl|ACL) [\w-]+(?: (?:[-+~]\S*[=:,]\S*|-[-\w]+(?: [a-z\d]\S*)?|\S*[\d:=/A-Z_+-]\S*|\S+(?= [-+~])))*/g;
+
+/** Stands between the words of what is not broken, until lines are. */
+const NO_BREAK = '\u00a0';
+
+/** Keeps each command in a text on one line of `folded`, however long, since people paste it. */
+export function withCommands(text: string): string {
+  return text.replaceAll(COMMAND, (command) => command.replaceAll(' ', NO_BREAK));
 }
 
 /** Nobody cuts lines that a program reads. */
