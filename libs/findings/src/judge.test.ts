@@ -353,7 +353,7 @@ const ROWS: readonly Row[] = [
   [
     'a hub that answers the gateways, and not here',
     { members: [aWitness('g1', { list: aList({ hubs }) }), { ...aWitness('h1'), status: undefined, silent: 'late' }] },
-    /^warn members h1: does not answer here at h1:8095: late; g1 reach it$/,
+    /^warn members h1: does not answer here at h1:8095: late; g1 reaches it$/,
     /its machine is busy/,
   ],
   [

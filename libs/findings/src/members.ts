@@ -3,7 +3,7 @@ import { LIMIT_ENTRIES } from '@isthmus/tunnel/limits';
 import { farOff } from './clocks.ts';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
-import { clockTodo, MEANWHILE, reachedBy, registryTodo } from './reach.ts';
+import { clockTodo, reachedBy, registryLost } from './reach.ts';
 import { agentName, endsSoon, endText, type Finding, plural, type Result, reportOf } from './result.ts';
 
 /** By the names that a member tells, which may be of another version. */
@@ -42,12 +42,12 @@ export function ofMembers(evidence: Evidence): Result[] {
   return evidence.members.flatMap(({ id, address, roles, status, silent, list }): Result[] => {
     if (!status) {
       // The registry, which lists the members. It may have answered, with a refusal.
-      if (address === '' && roles.length === 0)
-        return [report.fail(id, `${silent}`, `${registryTodo(`${silent}`)}. ${MEANWHILE}`)];
+      if (address === '' && roles.length === 0) return [report.fail(id, `${silent}`, registryLost(`${silent}`))];
       const at = address === '' ? '' : ` at ${address}`;
       const linked = reachedBy(id, evidence.members);
       if (linked.length > 0) {
-        const detail = `does not answer here${at}: ${silent}; ${linked.join(', ')} reach it`;
+        const reach = linked.length === 1 ? 'reaches' : 'reach';
+        const detail = `does not answer here${at}: ${silent}; ${linked.join(', ')} ${reach} it`;
         const todo =
           'it serves: its machine is busy (--timeout waits longer), or its admin port is not reached from here';
         return [report.warn(id, detail, todo)];

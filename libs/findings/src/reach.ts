@@ -31,7 +31,7 @@ export function ofLinks(evidence: Evidence): Result[] {
   const faults = Map.groupBy(registryFaults(evidence), ({ detail }) => detail);
   const registry = [...faults].map(([detail, own]) => {
     const ids = own.map(({ id }) => id).join(', ');
-    return report.fail('Redis', `${ids} cannot use it: ${detail}`, `${registryTodo(detail)}. ${MEANWHILE}`);
+    return report.fail('Redis', `${ids} cannot use it: ${detail}`, registryLost(detail));
   });
   const well = members.flatMap(({ id, roles, list }) => {
     if (!roles.includes('gateway') || !list || list.registry?.up === false) return [];
@@ -64,10 +64,6 @@ export function reachedBy(hubId: string, members: Evidence['members']): string[]
   return members.filter(reaches).map(({ id }) => id);
 }
 
-/** What a plane is like whose members cannot use Redis. */
-export const MEANWHILE =
-  'Until then, gateways dial by their copy of the registry: agents that connect now are not found, and lists of members are not complete';
-
 /** What is said where Redis does not do its work, and what to do. */
 const REGISTRY_TODO: readonly (readonly [said: RegExp, todo: string])[] = [
   [/^bad (Redis URL|plane name)/, 'correct the flag as the text says'],
@@ -96,6 +92,11 @@ export function registryTodo(
   otherwise = 'check that Redis runs and that --redis-url leads to it: isthmus check --redis-url says more',
 ): string {
   return REGISTRY_TODO.find(([said]) => said.test(detail))?.[1] ?? otherwise;
+}
+
+/** The same of a plane whose members cannot use it, with what that plane is like. */
+export function registryLost(detail: string): string {
+  return `${registryTodo(detail)}. Until then, gateways dial by their copy of the registry: agents that connect now are not found, and lists of members are not complete`;
 }
 
 /** Does every agent survive the loss of a hub? */

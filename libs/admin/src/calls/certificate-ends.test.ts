@@ -24,9 +24,9 @@ describe('ends of certificates', () => {
     assert.deepEqual(uses(13.5), [
       'certificate_expires: certificate CN=hub, serial 1 at the port for agents expires on 2026-05-15, in 13 days: renew its files in place',
     ]);
-    assert.match(uses(1)[0] ?? '', /, in 24 hours: /);
-    assert.match(uses(1 / 48)[0] ?? '', /, in 30 min: /);
-    assert.match(uses(1 / 86_400)[0] ?? '', /, in 1 min: /);
+    assert.match(uses(1)[0] ?? '', /, in 24 h 0 min: /);
+    assert.match(uses(1 / 48)[0] ?? '', /, in 30 min 0 s: /);
+    assert.match(uses(1 / 86_400)[0] ?? '', /, in 1 s: /);
     assert.deepEqual(uses(-1), [
       'certificate_expired: certificate CN=hub, serial 1 at the port for agents expired on 2026-04-30: renew its files in place',
     ]);

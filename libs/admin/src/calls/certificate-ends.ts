@@ -1,3 +1,4 @@
+import { endText } from '@isthmus/findings/result';
 import { renewalIsDue } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import type { Notice } from '../backend.ts';
@@ -49,17 +50,8 @@ export class CertificateEnds {
       .filter(([, { validUntil, validFrom }]) => renewalIsDue(validUntil, validFrom, now))
       .map(([where, { validUntil, name }]) => {
         const whose = `certificate ${name === '' ? '' : `${name} `}${PLACES[where]}`;
-        const day = new Date(validUntil).toISOString().slice(0, 10);
-        const todo = 'renew its files in place';
-        if (validUntil < now) return { kind: 'certificate_expired', text: `${whose} expired on ${day}`, todo };
-        const text = `${whose} expires on ${day}, in ${left(validUntil - now)}`;
-        return { kind: 'certificate_expires', text, todo };
+        const kind = validUntil < now ? 'certificate_expired' : 'certificate_expires';
+        return { kind, text: `${whose} ${endText(validUntil, now)}`, todo: 'renew its files in place' };
       });
   }
-}
-
-function left(ms: number): string {
-  const hours = Math.floor(ms / 3_600_000);
-  if (hours < 2) return `${Math.ceil(ms / 60_000)} min`;
-  return hours < 48 ? `${hours} hours` : `${Math.floor(hours / 24)} days`;
 }
