@@ -130,6 +130,36 @@ test('a reader that moves between any two looks is never ended, and one that hel
   }
 });
 
+test('a reader that stood while another held up its stream is ended soon once it does, and not before', () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  try {
+    const [pair] = channelPair();
+    pair.window = 1;
+    using _ = changed(TRANSPORT, { packetsTunnelShareBytes: 1000 });
+    const mux = new PacketMux(pair, { role: 'hub', events: planeEvents(), receive() {}, closed() {} });
+    const ended: string[] = [];
+    const reader = (name: string) => {
+      const unread = new Unread(mux, () => {
+        ended.push(name);
+        unread.take(unread.waiting);
+      });
+      return unread;
+    };
+    const [first, second] = [reader('first'), reader('second')];
+    first.put(2000);
+    second.put(500);
+    mock.timers.tick(11_000);
+    assert.deepEqual(ended, ['first']);
+    mock.timers.tick(60_000);
+    second.put(2000);
+    mock.timers.tick(2000);
+    assert.deepEqual(ended, ['first', 'second']);
+    assert.equal(pair.withheld, 0);
+  } finally {
+    mock.timers.reset();
+  }
+});
+
 for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
   test(`a reader that stands is ended also when its channel has gone, with what waits ${what} its share`, async () => {
     mock.timers.enable({ apis: ['setInterval'] });

@@ -59,8 +59,10 @@ export class PacketMux {
   #flushing = false;
   /** `ending`: it takes no more packets, and ends behind those that wait. */
   #state: 'open' | 'ending' | 'ended' = 'open';
-  /** Tunnels that withhold some of the window. */
+  /** Tunnels for whose readers something waits. */
   readonly #slow = new Set<Unread>();
+  /** What they withhold of the window, in bytes. */
+  #withheld = 0;
   #timer: NodeJS.Timeout | undefined;
   /** What was last said of whether the peer can send. */
   #heldUp = false;
@@ -266,9 +268,17 @@ export class PacketMux {
     packetsBudget.give(bytes, this.#options.tenant);
   }
 
-  withhold(unread: Unread, bytes: number): void {
-    const checkMs = TRANSPORT.packetsPatienceMs / TRANSPORT.packetsReaderChecks;
+  waits(unread: Unread): void {
     this.#slow.add(unread);
+  }
+
+  waitsNoMore(unread: Unread): void {
+    this.#slow.delete(unread);
+  }
+
+  withhold(bytes: number): void {
+    const checkMs = TRANSPORT.packetsPatienceMs / TRANSPORT.packetsReaderChecks;
+    this.#withheld += bytes;
     this.#timer ??= setInterval(
       this.guarded(() => this.#endStanding()),
       checkMs,
@@ -277,9 +287,9 @@ export class PacketMux {
     this.#tellHeldUp(this.#channel.heldUp);
   }
 
-  release(unread: Unread, bytes: number): void {
-    if (unread.withheld === 0) this.#slow.delete(unread);
-    if (this.#slow.size === 0) {
+  release(bytes: number): void {
+    this.#withheld -= bytes;
+    if (this.#withheld === 0) {
       clearInterval(this.#timer);
       this.#timer = undefined;
     }
@@ -299,7 +309,9 @@ export class PacketMux {
     // Nobody waits for a channel that has ended, but its data takes memory all the same.
     const patience = over ? TRANSPORT.packetsPatienceWhenOverMs : patienceMs;
     for (const unread of [...this.#slow]) {
-      if (unread.look(heldUp || over) < (patience * TRANSPORT.packetsReaderChecks) / patienceMs) continue;
+      const stood = unread.look(heldUp || over) >= (patience * TRANSPORT.packetsReaderChecks) / patienceMs;
+      // What waits within the shares holds up nobody.
+      if (!stood || unread.withheld === 0) continue;
       this.#options.events.emit('tunnel:stalled', this.role);
       const reader = this.role === 'hub' ? 'caller' : 'destination';
       const consequence = over

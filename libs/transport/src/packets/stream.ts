@@ -51,7 +51,7 @@ export class Unread {
   withheld = 0;
   /** Whether the reader has taken something since the last check. */
   #moved = true;
-  /** How many checks in a row it had not, while it blocked its stream. */
+  /** For how many checks it has taken nothing while nobody on its stream could send. */
   #still = 0;
 
   constructor(mux: PacketMux, end: (reason: Error) => void) {
@@ -66,10 +66,11 @@ export class Unread {
 
   /** This many bytes arrived and have to wait. */
   put(bytes: number): void {
+    this.#mux.waits(this);
     if (this.withheld === 0 && this.#mux.admit(this.#admitted, bytes)) this.#admitted += bytes;
     else {
       this.withheld += bytes;
-      this.#mux.withhold(this, bytes);
+      this.#mux.withhold(bytes);
     }
   }
 
@@ -81,12 +82,17 @@ export class Unread {
     this.withheld -= released;
     this.#admitted -= dismissed;
     this.#mux.dismiss(dismissed);
-    if (released > 0) this.#mux.release(this, released);
+    if (this.waiting === 0) this.#mux.waitsNoMore(this);
+    if (released > 0) this.#mux.release(released);
   }
 
-  /** Returns for how many checks in a row the reader has taken nothing while it blocked its stream. */
+  /**
+   * A reader that stands while another one holds up the stream has had its patience once it holds it up itself. What the stream moves meanwhile counts back.
+   * @returns for how many checks it has taken nothing while nobody on its stream could send
+   */
   look(heldUp: boolean): number {
-    this.#still = heldUp && !this.#moved ? this.#still + 1 : 0;
+    if (this.#moved) this.#still = 0;
+    else this.#still = Math.max(0, this.#still + (heldUp ? 1 : -1));
     this.#moved = false;
     return this.#still;
   }
