@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compact, Packing } from './buffers.ts';
-import { bufferSizesFor, Memory, memory, poolBytes } from './memory.ts';
+import { bufferSizesFor, Memory, memory, memoryLimit, poolBytes } from './memory.ts';
 
 const MIB = 1024 * 1024;
+
+test('a control group without a limit limits nothing', () => {
+  assert.deepEqual([0, 128 * MIB, 2 ** 64].map(memoryLimit), [0, 128 * MIB, 0]);
+});
 
 test('buffers of a tunnel shrink with the memory that a limit leaves', () => {
   const usual = { stream: 65_536, ahead: 131_072, kept: 262_144, window: 65_536 };

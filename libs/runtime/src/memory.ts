@@ -3,9 +3,12 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { RUNTIME } from './defaults.ts';
 
-/** How much this process may use, in bytes: the limit of its control group. 0 if nothing limits it. */
-export function memoryLimit(): number {
-  return process.constrainedMemory?.() ?? 0;
+/**
+ * How much this process may use, in bytes: the limit of its control group. 0 if nothing limits it.
+ * @param told by Node: 2^64 if the group has no limit
+ */
+export function memoryLimit(told = process.constrainedMemory?.() ?? 0): number {
+  return told < Number.MAX_SAFE_INTEGER ? told : 0;
 }
 
 /** What a limit leaves for tunnels beside the program, in bytes. */
