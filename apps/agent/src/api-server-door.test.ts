@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import net, { BlockList } from 'node:net';
 import { afterEach, test } from 'node:test';
 import { freePort } from '@isthmus/directory/testing/servers';
-import { descriptors, listeningAt, machineAddresses } from '@isthmus/runtime';
+import { descriptors, listeningAt, machineAddresses, memory } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
 import { ApiServerDoor, isAllowed } from './api-server-door.ts';
@@ -110,6 +110,15 @@ test('a source has so many connections, of this process no more than it leaves f
   assert.equal(refusals[1], 'too many open files: 127.0.0.3 has 1 of them');
   void client(port, '127.0.0.4');
   await until(() => opened.open === 5, { what: 'a client of a third source' });
+});
+
+test('clients do not take the last memory', async (t) => {
+  t.mock.getter(memory, 'scarce', () => true);
+  const at = await freePort();
+  const { opened, refusals } = await door(at);
+  assert.equal(await client(at), 'ECONNRESET');
+  assert.deepEqual(refusals, ['too little memory: 127.0.0.1 has 0 connections']);
+  assert.equal(opened.open, 0);
 });
 
 test('clients do not take the last file descriptors', async () => {

@@ -12,6 +12,7 @@ import {
   LONGEST_TIMER,
   listeningAt,
   machineAddresses,
+  memory,
   onceClosed,
   randomHex,
   remoteOf,
@@ -163,6 +164,7 @@ export class ApiServerDoor {
     const own = this.#clients.of(source)?.size ?? 0;
     if (own >= AGENT.apiServerClientsOfSource) return `${own} connections from ${source} are open`;
     // The last are for links to hubs, and for what hubs dial.
+    if (memory.scarce) return `too little memory: ${source} has ${own} connections`;
     if (own > descriptors.left) return `too many open files: ${source} has ${own} of them`;
     if (!this.#waiting.take(1, source))
       return `clients from ${source} that wait for a hub leave too few places to others`;

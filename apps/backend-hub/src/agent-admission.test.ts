@@ -5,6 +5,7 @@ import { type TestContext, test } from 'node:test';
 import { type AgentEvidence, type Grant, readTenantFile, type Tenant, Tenants } from '@isthmus/admission';
 import { Directory, memoryRegistry } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
+import { memory } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { LinkServer, parseIdentifiers, refusedWhere, requestLink } from '@isthmus/transport';
 import { NotAuthorised, noTracer, planeEvents } from '@isthmus/tunnel';
@@ -87,6 +88,24 @@ test('an agent without room is refused before its token is looked at, and after 
     await assert.rejects(asks(), /agent a has 1 sessions here already: --max-agent-sessions/);
     assert.equal(reviews, 1);
   }
+});
+
+test('a hub with hardly any memory takes no further agent, and looks at no token', async (t) => {
+  t.mock.getter(memory, 'scarce', () => true);
+  const limits = { identifiers: 10, identifierBytes: 1000, sessions: 1 };
+  const authenticate = () => assert.fail('it was asked');
+  const admits = new AgentAdmission({ authenticate, limits }, {} as SessionTable, () => undefined);
+  const socket = connection() as unknown as Socket;
+  const hello = { agentId: 'a', identifiers: '', token: 'junk', version: 'test' };
+  const { signal } = new AbortController();
+  const peer = { socket, remote: '10.0.0.1:1', subject: undefined, end() {} };
+  const packets = { ...hello, ...parseIdentifiers(''), peer, signal, authenticate };
+  for (const asks of [
+    () => admits.link(hello, socket),
+    () => admits.apiServerLink(hello, socket),
+    () => admits.packets.admit(packets),
+  ])
+    await assert.rejects(asks, (error: Error) => refusedWhere(error, '') === 'memory' && /memory/.test(error.message));
 });
 
 const PRINCIPAL = {

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { AgentEvidence, Grant, Tenant } from '@isthmus/admission';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, getOrPut, LruMap, onceClosed, sourceOf } from '@isthmus/runtime';
+import { addressOf, getOrPut, LruMap, memory, onceClosed, sourceOf } from '@isthmus/runtime';
 import {
   type AgentHello,
   AgentLimitError,
@@ -76,6 +76,11 @@ async function verified({ identify, admit }: Tenancy, applicant: Applicant): Pro
   const grant = await identify.agent(evidenceOf(applicant));
   admit(grant, applicant);
   return grant;
+}
+
+/** @throws AgentLimitError while this process has hardly any memory left. Its agents' dials would be refused, and another hub may have more */
+function checkMemory(): void {
+  if (memory.scarce) throw new AgentLimitError('memory', 'the hub has too little memory for another agent');
 }
 
 /** @throws AgentLimitError if the tenant's limits leave no room for another session of the agent */
@@ -199,6 +204,7 @@ export class AgentAdmission {
 
   /** Decides on an agent's own link, which is no session: who it is, and nothing of what it can reach. */
   async apiServerLink({ tenant: claimedTenant, agentId, token }: AgentHello, socket: Socket): Promise<AdmittedAgent> {
+    checkMemory();
     const { tenancy, authenticate: check } = this.#options;
     const identifiers = parseIdentifiers('', this.#identifierLimits).identifiers;
     const agent = { agentId, identifiers, token, socket, signal: goneSignal(socket), claimedTenant };
@@ -219,6 +225,7 @@ export class AgentAdmission {
    * @param authenticate lets the agent's token be checked
    */
   async #admit(agent: Asking, authenticate: (check: Authenticate) => Promise<void>): Promise<AdmittedAgent> {
+    checkMemory();
     const { tenancy, authenticate: check } = this.#options;
     if (tenancy)
       return this.#admitPrincipal(tenancy, agent, (applicant) => admitted(tenancy, applicant, this.#sessions));

@@ -1,7 +1,29 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { memory } from '@isthmus/runtime';
 import { DialAbort, DialError, noTracer, planeEvents } from '@isthmus/tunnel';
-import { hubAttach } from './pipeline.ts';
+import { hubAttach, hubDial } from './pipeline.ts';
+
+test('a hub with hardly any memory refuses dials, which may go through another one', async (t) => {
+  t.mock.getter(memory, 'limited', () => true);
+  let reached = 0;
+  const session = () => {
+    reached++;
+    return Promise.reject(new DialError('destination_unavailable', 'it is asked'));
+  };
+  const dial = hubDial({ observation: { events: planeEvents(), tracer: noTracer }, manyTenants: true, session });
+  const named = { id: '0123456789abcdef', tenant: 'acme', destination: { host: 'h', port: 1 } };
+  const asked = { ...named, deadline: 0, signal: new DialAbort() };
+  const scarce = t.mock.getter(memory, 'scarce', () => true);
+  await assert.rejects(dial({ ...asked }), {
+    code: 'connection_limit_reached',
+    retryable: true,
+    message: /too little memory/,
+  });
+  assert.equal(reached, 0);
+  scarce.mock.mockImplementation(() => false);
+  await assert.rejects(dial({ ...asked }), /it is asked/);
+});
 
 test('an attach is traced, and is no dial to any event', async () => {
   const events = planeEvents();

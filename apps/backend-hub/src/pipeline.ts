@@ -1,3 +1,4 @@
+import { memory } from '@isthmus/runtime';
 import {
   type Attach,
   attachesInTurns,
@@ -5,6 +6,7 @@ import {
   type Observation,
   observedAttach,
   pipeline,
+  refuseWhenScarce,
   takeTurns,
 } from '@isthmus/tunnel';
 
@@ -16,9 +18,13 @@ interface HubWay<Session> {
   readonly session: Session;
 }
 
+/** A dial needs no descriptor here. */
+const FILES = { scarce: false };
+
 /** A hub's Dial, from a gateway's link to its session: the wait for a turn is part of the time that the hub reports. */
 export function hubDial({ observation, manyTenants, session }: HubWay<Dial>): Dial {
-  return pipeline({ role: 'hub', stages: manyTenants ? [takeTurns()] : [], open: session, observation });
+  const stages = [...(manyTenants ? [takeTurns()] : []), ...(memory.limited ? [refuseWhenScarce(FILES)] : [])];
+  return pipeline({ role: 'hub', stages, open: session, observation });
 }
 
 /** An attach's way through a hub. It is no dial: it is traced, and takes turns with other attaches. */

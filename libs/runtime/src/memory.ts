@@ -62,6 +62,11 @@ export class Memory {
     this.#unread = this.#garbage;
   }
 
+  /** Whether anything limits it. */
+  get limited(): boolean {
+    return this.#source.limit > 0;
+  }
+
   /** Whether only the reserve is left. */
   get scarce(): boolean {
     const { limit } = this.#source;

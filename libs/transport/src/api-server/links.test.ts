@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
-import { descriptors, remoteOf } from '@isthmus/runtime';
+import { descriptors, memory, remoteOf } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import {
   DialAbort,
@@ -213,17 +213,20 @@ test('A hub that leaves takes no more connections, and lets those that run end',
   await link.closed;
 });
 
-test('Connections of agents do not take the last file descriptors of a hub, and may go through another', async () => {
-  const { agent, apiServers } = await rig();
-  const link = await agent();
-  Object.defineProperty(descriptors, 'scarce', { get: () => true, configurable: true });
-  cleanups.push(() => Reflect.deleteProperty(descriptors, 'scarce'));
-  await assert.rejects(link.dial(request()), ({ code, retryable }: DialError) => {
-    assert.equal(code, 'connection_limit_reached');
-    return retryable;
+for (const [what, left] of [
+  ['file descriptors', descriptors],
+  ['memory', memory],
+] as const)
+  test(`Connections of agents do not take the last ${what} of a hub, and may go through another`, async (t) => {
+    const { agent, apiServers } = await rig();
+    const link = await agent();
+    t.mock.getter(left, 'scarce', () => true);
+    await assert.rejects(link.dial(request()), ({ code, retryable }: DialError) => {
+      assert.equal(code, 'connection_limit_reached');
+      return retryable;
+    });
+    assert.equal(apiServers.open('acme'), 0);
   });
-  assert.equal(apiServers.open('acme'), 0);
-});
 
 test('When a hub stops, what runs is cut, and not ended', async () => {
   const { agent, apiServers } = await rig();
