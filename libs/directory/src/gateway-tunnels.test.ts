@@ -9,6 +9,7 @@ import {
   DialError,
   type DialRequest,
   dialLog,
+  type EndUser,
   GatewayTunnels,
   HungUp,
   type NextHop,
@@ -112,14 +113,15 @@ async function gateway(refusals?: DialError | DialError[], early?: (carrier: Rec
       [tunnels.resume],
       routing(known, dials),
     )({ ...request, traceparent, log: dialLog() });
-    established.end.use({
+    const user: EndUser = {
       onData() {},
       onDrain() {},
       onEnd() {},
       onClose(failure) {
         if (failure instanceof PlaneEnded) told.push(`cut by ${failure.by}: ${failure.message}`);
       },
-    });
+    };
+    established.end.use(user, request.tenant);
     return established;
   };
   const { end, resumable: tunnel } = await open();

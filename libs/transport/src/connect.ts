@@ -187,7 +187,6 @@ class CallerConnection implements Waiter {
 
   accept(): SocketEnd {
     this.#socket.write(ESTABLISHED);
-    this.#end.tenant = this.#dial?.tenant;
     this.#end.watch = this.#dial?.caller?.remote === 'uds' ? lookOnceEnded(this.#socket) : undefined;
     return this.#end;
   }

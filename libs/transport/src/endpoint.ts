@@ -192,14 +192,13 @@ class EndpointDial {
   }
 
   #connected(socket: Socket): void {
-    const { destination, tenant, session: sessionId = '' } = this.#request;
+    const { destination, session: sessionId = '' } = this.#request;
     // This asks the system, which costs a tenth of a connection, so only if there is no other way to know.
     const { remoteAddress: address, remotePort: port } = this.#named
       ? socket
       : { remoteAddress: targetOf(destination), remotePort: destination.port };
     const timing = this.#ended(address !== undefined && port !== undefined ? { peer: { address, port } } : {});
     const end = new SocketEnd(socket);
-    end.tenant = tenant;
     this.pending.succeed({ end, agentId: this.#options.agentId, sessionId, hubId: '', timing });
   }
 

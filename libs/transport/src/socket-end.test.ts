@@ -28,7 +28,7 @@ test('each user gets what comes in its time, and the next one what was kept', as
   read('head');
   end.keep(Buffer.from('rest,'));
   read('early');
-  end.use(user('tunnel'));
+  end.use(user('tunnel'), 'acme');
   assert.deepEqual(told.splice(0), ['first head']);
   await tick();
   read('late');
@@ -47,7 +47,7 @@ test('an end before the tunnel is told behind the bytes before it, and its watch
   socket.push(null);
   await tick();
   assert.deepEqual(told.splice(0), ['ended']);
-  end.use(user('tunnel'));
+  end.use(user('tunnel'), 'acme');
   await tick();
   assert.deepEqual(told, ['tunnel early', 'tunnel end']);
 });
@@ -66,7 +66,7 @@ test('a user of a socket that has closed is told so', async () => {
   const { socket, end, told, user } = nowhere();
   socket.destroy();
   await tick();
-  end.use(user('tunnel'));
+  end.use(user('tunnel'), 'acme');
   await tick();
   assert.deepEqual(told, ['tunnel close in order', 'left']);
 });
@@ -76,12 +76,11 @@ test('records of a byte on 40 sockets of one tenant leave ticks of the event loo
   let [pieces, bytes] = [0, 0];
   const ends = Array.from({ length: sockets }, () => {
     const { socket, end, user } = nowhere();
-    end.tenant = 'loud';
     const onData = ({ length }: Uint8Array) => {
       pieces++;
       bytes += length;
     };
-    end.use({ ...user('tunnel'), onData });
+    end.use({ ...user('tunnel'), onData }, 'loud');
     return socket.setMaxListeners(0);
   });
   await tick();

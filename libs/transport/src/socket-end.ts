@@ -31,8 +31,6 @@ const NOBODY: SocketUser = { onData() {}, onEnd() {}, onClose() {} };
  */
 export class SocketEnd extends DuplexEnd<Socket> {
   watch: SocketWatch | undefined;
-  /** In whose turns it is read. Unset: in turns of its own. */
-  tenant: string | undefined;
   /** Unset: what comes is kept. */
   #user: SocketUser | undefined;
   #kept: Buffer[] = [];
@@ -49,6 +47,8 @@ export class SocketEnd extends DuplexEnd<Socket> {
   #rests = false;
   #paused = false;
   #failure: Error | undefined;
+  /** In whose turns it is read. Until it has a tunnel, in turns of its own. */
+  #tenant: string | undefined;
   readonly #leaving: ((socket: Socket) => void)[];
 
   /** @param left called once the socket has closed, if somebody has listened to it */
@@ -94,7 +94,8 @@ export class SocketEnd extends DuplexEnd<Socket> {
     return this.stream.off('end', this.#end);
   }
 
-  override use(user: EndUser): void {
+  override use(user: EndUser, tenant: string): void {
+    this.#tenant = tenant;
     const kept = this.#keptBytes > 0;
     this.#listen();
     this.stream.on('drain', () => user.onDrain());
@@ -168,7 +169,7 @@ export class SocketEnd extends DuplexEnd<Socket> {
 
   #count(): void {
     this.#reads ??= new ConnectionReads();
-    if (this.tenant !== undefined) this.#reads.readers = readersOf(this.tenant);
+    if (this.#tenant !== undefined) this.#reads.readers = readersOf(this.#tenant);
     const much = readBudget.count(this.#reads, this.#uncounted);
     this.#uncounted = 0;
     if (!much || this.#rests) return;

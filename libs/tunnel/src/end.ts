@@ -22,8 +22,8 @@ export interface EndUser {
 export interface TunnelEnd {
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;
-  /** Begins to tell the user, with what has come before, and not before the caller has returned. Call it once. */
-  use(user: EndUser): void;
+  /** Begins to tell the user, with what has come before, and not before the caller has returned. Call it once. @param tenant a socket is read in its turns */
+  use(user: EndUser, tenant: string): void;
   /** @returns whether there is room for more; if not, wait for `EndUser.onDrain` */
   write(bytes: Uint8Array): boolean;
   /** The user writes nothing more. @param last whether nothing more comes from this end either */
@@ -73,7 +73,7 @@ export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd
     this.halfOpen = halfOpen;
   }
 
-  use(user: EndUser): void {
+  use(user: EndUser, _tenant: string): void {
     const { stream } = this;
     let failure: Error | undefined;
     stream.on('error', (error) => {

@@ -110,8 +110,8 @@ export class Tunnel implements TunnelInfo, Due {
     this.#destination = new Side('destination', end, this);
     this.#caller.join(this.#destination, meter);
     this.#destination.join(this.#caller, meter);
-    this.#caller.end.use(this.#caller);
-    this.#destination.end.use(this.#destination);
+    this.#caller.end.use(this.#caller, dial.tenant);
+    this.#destination.end.use(this.#destination, dial.tenant);
     events.emit('tunnel:open', this);
   }
 

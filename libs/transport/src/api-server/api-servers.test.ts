@@ -12,8 +12,10 @@ import { systemClock } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { type DialError, type Prohibited, planeEvents, type TunnelInfo, type TunnelOutcome } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
+import { readBudget } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { type Listener, listen } from '../listen.ts';
+import { readersOf } from '../readers.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { named, recordsOf } from '../tls/testing/hellos.ts';
 import { ApiServerAddresses } from './addresses.ts';
@@ -295,6 +297,18 @@ describe('A client that names an API server', () => {
     await until(() => other.tunnels.length === 1, { what: 'a tunnel' });
     leaving.resetAndDestroy();
     assert.equal(await ends[0], 'ECONNRESET');
+  });
+
+  test('is read in turns of its tenant, and so is its API server', async (t) => {
+    const count = t.mock.method(readBudget, 'count');
+    const { port, outcomes } = await rig([await tcp((far) => far.pipe(far))]);
+    const socket = plain(port);
+    socket.end(Buffer.concat([HELLO, Buffer.alloc(1024 * 1024)]));
+    assert.equal((await buffer(socket)).length, HELLO.length + 1024 * 1024);
+    await until(() => outcomes.length === 1, { what: 'the end' });
+    const reads = new Set(count.mock.calls.map(({ arguments: [own] }) => own));
+    assert.equal(reads.size, 2, 'both sockets');
+    for (const { readers } of reads) assert.equal(readers, readersOf('acme'));
   });
 
   test('waits for an API server that is silent in its handshake as long as it wants', async () => {

@@ -23,7 +23,7 @@ export class HelloEnd extends SocketEnd {
     this.#found = found;
   }
 
-  override use(user: EndUser): void {
+  override use(user: EndUser, tenant: string): void {
     const looking: EndUser = {
       onData: (bytes) => {
         this.#look(bytes);
@@ -33,7 +33,7 @@ export class HelloEnd extends SocketEnd {
       onEnd: () => user.onEnd(),
       onClose: (failure) => user.onClose(failure),
     };
-    super.use(this.#way === 'to' ? user : looking);
+    super.use(this.#way === 'to' ? user : looking, tenant);
   }
 
   override write(bytes: Uint8Array): boolean {

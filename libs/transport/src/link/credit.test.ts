@@ -132,7 +132,7 @@ class Party implements EndUser {
     this.sends = luck.chance(0.2) ? 0 : luck.below(400 * KIB);
     this.#left = this.sends;
     this.#slow = luck.chance(0.3);
-    half.use(this);
+    half.use(this, 'acme');
     setImmediate(() => this.onDrain());
   }
 

@@ -364,7 +364,7 @@ test('a tunnel that both sides have ended, and that nobody reads any more, is le
   const { end } = await client.dial(request(port));
   let closed = 0;
   const nothing = () => {};
-  end.use({ onData: nothing, onDrain: nothing, onEnd: nothing, onClose: () => closed++ });
+  end.use({ onData: nothing, onDrain: nothing, onEnd: nothing, onClose: () => closed++ }, 'acme');
   end.pause();
   end.finish(false);
   await until(() => client.open === 0 && server.open === 0, 'the end of both sides');

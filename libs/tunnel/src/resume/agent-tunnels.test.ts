@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
+import type { EndUser } from '../end.ts';
 import { SessionLost } from '../errors.ts';
 import { RecordingCarrier } from '../testing/index.ts';
 import { AgentTunnels } from './agent-tunnels.ts';
@@ -35,12 +36,13 @@ function agent() {
   });
   const { secret } = ticket as unknown as ResumeTicket;
   const told: string[] = [];
-  end.use({
+  const user: EndUser = {
     onData: (bytes) => void told.push(String(bytes)),
     onDrain() {},
     onEnd() {},
     onClose: (failure) => void told.push(`over: ${failure?.message}`),
-  });
+  };
+  end.use(user, DIALLED.tenant);
   let number = 0;
   const attach = (over: { secret?: string; received?: number; taken?: number } = {}, named: object = {}) => {
     const next = new RecordingCarrier();

@@ -2,7 +2,7 @@ import { Duplex, PassThrough } from 'node:stream';
 import { destroyOnceRead } from '@isthmus/runtime';
 import { Deadlines } from '../deadlines.ts';
 import type { Dial, DialRequest, Established } from '../dial.ts';
-import { type DestinationEnd, DuplexEnd, type TunnelEnd } from '../end.ts';
+import { type DestinationEnd, DuplexEnd, type EndUser, type TunnelEnd } from '../end.ts';
 import { planeEvents, type TunnelRole } from '../events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import { noTracer, type Observation } from '../observe.ts';
@@ -97,7 +97,7 @@ class EndStream extends Duplex {
     this.#end = end;
     this.on('error', () => {});
     let ended = false;
-    end.use({
+    const user: EndUser = {
       onData: (bytes) => {
         if (!this.push(bytes)) end.pause();
       },
@@ -112,7 +112,8 @@ class EndStream extends Duplex {
         else if (ended && !this.readableEnded) this.once('end', () => this.destroy());
         else this.destroy();
       },
-    });
+    };
+    end.use(user, 'acme');
     end.pause();
   }
 
