@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { randomHex } from '@isthmus/runtime';
 import { changed } from '@isthmus/runtime/testing';
 import {
@@ -155,6 +156,23 @@ test('a refused caller that goes on sending is let go', { timeout: 60_000 }, asy
   const trickle = setInterval(() => caller.write('x'), 100);
   context.after(() => clearInterval(trickle));
   await new Promise((resolve) => caller.once('close', resolve));
+});
+
+test('a refused caller that had sent much early, and sends on, reads its answer, and all that it sends is read', {
+  timeout: 60_000,
+}, async (context) => {
+  const refused = Promise.withResolvers<never>();
+  const { caller, accepted } = await connectTo(context, { dial: () => refused.promise });
+  caller.write(`${REQUEST}${'x'.repeat(TRANSPORT.earlyBytes)}`);
+  const socket = await accepted;
+  while (!socket.isPaused()) await setImmediate();
+  refused.reject(new Error('refused'));
+  const [answer] = await once(caller.setEncoding('latin1'), 'data');
+  assert.match(answer, /^HTTP\/1\.1 502 /);
+  // More than the process reads in a tick of the event loop.
+  caller.end(Buffer.alloc(16 * 1024 * 1024));
+  await Promise.race([once(socket, 'end'), once(socket, 'close')]);
+  assert.equal(socket.readableEnded, true, `${socket.bytesRead} bytes were read`);
 });
 
 const stranger = new NotAuthorised('nobody here is known by this port', { rule: 'acme.yaml: callers' });

@@ -201,7 +201,6 @@ class CallerConnection implements Waiter {
     this.#carries = undefined;
     const { aborted, reason } = (this.#dial as ServedDial).signal;
     answerError(socket, aborted && reason instanceof PlaneEnded ? denied(reason) : error);
-    if (socket.isPaused()) socket.resume();
   }
 
   unanswered(): void {

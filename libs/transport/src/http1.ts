@@ -191,13 +191,13 @@ export function lastAnswer(
 }
 
 /**
- * Ends a connection with an answer. What the peer still sends is read and dropped, for a while: with bytes that nobody has read, the close
- * becomes a reset, which overtakes the answer.
+ * Ends a connection with an answer. Its bytes must be read and dropped (`SocketEnd.forget`), for a while: with bytes that nobody has read, the
+ * close becomes a reset, which overtakes the answer.
  */
 export function answerLast(socket: Socket, ...answer: Parameters<typeof lastAnswer>): void {
   if (socket.destroyed || !socket.writable) return;
   endsSoon(socket);
-  socket.resume().end(lastAnswer(...answer));
+  socket.end(lastAnswer(...answer));
 }
 
 /** Gives a refused peer a while to close. @param late called if it has not */

@@ -63,11 +63,12 @@ export class SocketEnd extends DuplexEnd<Socket> {
     this.#user = user;
   }
 
-  /** What comes is dropped from now on. */
+  /** What comes is read in its turns and dropped from now on. */
   forget(): void {
     this.hear(NOBODY);
     this.watch = undefined;
     this.#kept = [];
+    this.resume();
   }
 
   /** Keeps what comes, for `take` or `use`. @param first what has come already */

@@ -132,7 +132,7 @@ export class HoldLinks {
     });
     const refuse = (status: number, error: Error): undefined => {
       events.emit('refused', 'hold links', peer.remote, error);
-      answerRefusal(socket, status, error);
+      answerRefusal(socket.resume(), status, error);
     };
     if (this.#leaving) return refuse(503, new Error('this gateway is leaving'));
     const who = identifyCaller(peer);

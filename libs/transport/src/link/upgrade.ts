@@ -214,7 +214,7 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
       socket.write(acceptance(hello, answer));
       options.open(socket, hello, answer);
     } catch (error) {
-      if (!answered) return refuse(socket, error as Error);
+      if (!answered) return refuse(socket.resume(), error as Error);
       options.refused(socket, error as Error);
       socket.destroy();
     }
@@ -304,7 +304,7 @@ function statusOf(error: Error): number {
   return error.undecided ? 503 : 403;
 }
 
-/** Answers with a status and what may be told of the error, and ends the connection. */
+/** Answers with a status and what may be told of the error, and ends the connection: see `answerLast`. */
 export function answerRefusal(socket: Socket, status: number, error: Error): void {
   const fields: Field[] = [
     ['isthmus-error', percentEncoded(toldOf(error))],
