@@ -141,9 +141,10 @@ class Peer {
     return link?.usable && !link.leaves ? link : undefined;
   }
 
-  /** Goes on with a newer record. Returns false if that is for another Peer: of another address, or of the process after one that leaves. */
+  /** Goes on with a newer record. Returns false if that is for another Peer: of another address, or of the process after one that leaves or is silent. */
   update(hub: KnownHub): boolean {
-    const stays = this.usable && !this.hub.draining;
+    const { usable } = this;
+    const stays = usable && !usable.silent && !this.hub.draining;
     if (hub.peerAddress !== this.hub.peerAddress) return false;
     if (hub.incarnation !== this.hub.incarnation && !stays) return false;
     this.hub = hub;

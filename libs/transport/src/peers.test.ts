@@ -11,7 +11,7 @@ import { createServer } from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { changed, until } from '@isthmus/runtime/testing';
 import { type Ask, DialAbort, planeEvents } from '@isthmus/tunnel';
-import { Http2Link } from '@isthmus/wire';
+import { Http2Link, WIRE } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
 import { PeerLinks } from './peer-links.ts';
 import { servePeers } from './peer-server.ts';
@@ -53,6 +53,7 @@ async function gateway(context: TestContext) {
   const said: string[] = [];
   events.on('peer:open', (hubId, address) => void said.push(`${hubId} at ${address}: open`));
   events.on('peer:close', (hubId, address) => void said.push(`${hubId} at ${address}: closed`));
+  events.on('peer:suspect', (hubId, address) => void said.push(`${hubId} at ${address}: silent`));
   events.on('peer:failure', (hubId, _address, { message }) => void said.push(`${hubId}: ${message}`));
   const links = new PeerLinks({ tls: { ...own, ca: authority.cert }, events });
   context.after(() => links.close());
@@ -173,6 +174,36 @@ test('a gateway keeps its link to a hub that has started again, once the registr
   await tick();
   assert.deepEqual(said, before);
   assert.equal(links.ready, true);
+});
+
+test('a gateway whose link to a hub is silent has one to its next process at once, and does not wait for the end of the old one', async (context) => {
+  using _ = changed(WIRE, { pingAfterChecks: 1, suspectAfterChecks: 2 });
+  const { links, goTo, said, serve } = await gateway(context);
+  const hub = await serve();
+  let to = Number(hub.address.split(':')[1]);
+  const path = new Set<net.Socket>();
+  const balancer = net.createServer((near) => {
+    const far = net.connect(to, '127.0.0.1');
+    near.pipe(far).pipe(near);
+    for (const socket of [near, far]) path.add(socket.on('error', () => {}));
+  });
+  balancer.listen(0, '127.0.0.1');
+  await once(balancer, 'listening');
+  context.after(() => {
+    balancer.close();
+    for (const socket of path) socket.destroy();
+  });
+  const address = `127.0.0.1:${(balancer.address() as AddressInfo).port}`;
+  goTo(address);
+  await until(() => links.ready);
+  for (const socket of path) socket.unpipe().pause();
+  await until(() => said.length === 2, 'the silence');
+  const next = await serve();
+  to = Number(next.address.split(':')[1]);
+  goTo(address, 2);
+  await until(() => links.ready, 'another link');
+  const opened = `h1 at ${address}: open`;
+  assert.deepEqual(said, [opened, `h1 at ${address}: silent`, `h1 at ${address}: closed`, opened]);
 });
 
 test('a gateway opens no link to a hub that drains, and one to its next process at once', async (context) => {
