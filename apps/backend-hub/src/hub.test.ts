@@ -9,7 +9,8 @@ import { test } from 'node:test';
 import { Authority } from '@isthmus/certificates/testing';
 import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
 import { heldBy } from '@isthmus/directory/testing';
-import { until } from '@isthmus/runtime/testing';
+import { RUNTIME } from '@isthmus/runtime';
+import { changed, until } from '@isthmus/runtime/testing';
 import { type ControlMessage, LinkServer, PeerLinks, requestLink } from '@isthmus/transport';
 import { type Ask, type Dial, DialAbort, noTracer, planeEvents } from '@isthmus/tunnel';
 import { endOf } from '@isthmus/tunnel/testing';
@@ -99,6 +100,29 @@ test('a hub of many agents wants rarer PINGs of the next one at rest, unless tha
     { what: 'the end of the silent session', every: 0 },
   );
   assert.match(silent, /silent for 9 s/);
+});
+
+test('strangers of one address that come again and again hold up agents of that address only', {
+  timeout: 60_000,
+}, async (t) => {
+  using _ = changed(RUNTIME, { handshakeSlots: 4, handshakeSlotMs: 60_000 });
+  const running = await hub(options(memoryRegistry()));
+  t.after(() => running.close());
+  const port = Number(running.agentAddress.split(':').at(-1));
+  const come = () => {
+    const stranger = net.connect({ port, host: '127.0.0.1', localAddress: '127.0.0.9' });
+    stranger.write('GET / HTTP/1.1\r\n\r\n');
+    return stranger;
+  };
+  for (let answered = 0; answered < 4; answered++) {
+    const stranger = come();
+    await once(stranger, 'data');
+    stranger.destroy();
+  }
+  const last = come();
+  last.on('data', () => assert.fail('it is answered'));
+  const { socket } = await admitted(running.agentAddress, 'a1');
+  for (const each of [socket, last]) each.destroy();
 });
 
 const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };

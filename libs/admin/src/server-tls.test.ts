@@ -11,7 +11,8 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { connect, type TLSSocket } from 'node:tls';
 import { Authority, type Identity } from '@isthmus/certificates/testing';
-import { until } from '@isthmus/runtime/testing';
+import { RUNTIME } from '@isthmus/runtime';
+import { changed, until } from '@isthmus/runtime/testing';
 import type { Recent } from './calls/recent.ts';
 import type { AdminServer } from './server.ts';
 import { aPort, idleBackend, tlsBy } from './testing/backend.ts';
@@ -93,6 +94,28 @@ describe('server tls', () => {
       } finally {
         for (const socket of flood) socket.destroy();
       }
+    });
+
+    it('begins few handshakes of a source that proves nothing, however often it comes, and those of others at once', async () => {
+      using _ = changed(RUNTIME, { handshakeSlots: 4, handshakeSlotMs: 60_000 });
+      await using server = await aPort({ host: '0.0.0.0', tls: files() });
+      const begin = () => {
+        const below = connectPlain({ port: server.address.port, host: '127.0.0.1', localAddress: '127.0.0.9' });
+        return connect({ socket: below, ca: shows(own).ca, host: '127.0.0.1' }).on('error', () => {});
+      };
+      for (let handshake = 0; handshake < 4; handshake++) {
+        const stranger = begin();
+        await once(stranger, 'secureConnect');
+        stranger.destroy();
+      }
+      const another = begin();
+      let begun = false;
+      another.on('secureConnect', () => {
+        begun = true;
+      });
+      assert.equal(await page(server, shows(operator)), 'a page');
+      assert.equal(begun, false);
+      another.destroy();
     });
 
     it('holds so many connections of one operator, and reports what it drops', async () => {

@@ -5,6 +5,7 @@ import { afterEach, describe, mock, test } from 'node:test';
 import { sourceOf } from './addresses.ts';
 import { Admitted, SharedBudget, WaitingConnections, WaitingPool } from './connection-limits.ts';
 import { RUNTIME } from './defaults.ts';
+import { changed } from './testing.ts';
 
 test('one group may use the whole budget, and once there are two none can take all', () => {
   const alone = new SharedBudget(1024);
@@ -23,7 +24,13 @@ test('one group may use the whole budget, and once there are two none can take a
 });
 
 describe('strangers', () => {
-  afterEach(() => mock.timers.reset());
+  let slots: Disposable | undefined;
+
+  afterEach(() => {
+    mock.timers.reset();
+    slots?.[Symbol.dispose]();
+    slots = undefined;
+  });
 
   let port = 0;
 
@@ -198,9 +205,10 @@ describe('strangers', () => {
 
   /** Begins a source's connections in two slots. Returns those that have begun. */
   function withSlots(begin: (socket: Socket) => void = () => {}) {
+    slots = changed(RUNTIME, { handshakeSlots: 2 });
     mock.timers.enable({ apis: ['setTimeout'] });
     const names = { most: '--all', mostOfSource: '--source' };
-    const limits = { most: 100, mostOfSource: 50, slotsOfSource: 2, deadlineMs: 90_000, names };
+    const limits = { most: 100, mostOfSource: 50, deadlineMs: 90_000, names };
     const refused: string[] = [];
     const own = new WaitingConnections(limits, (_remote, { message }) => refused.push(message));
     const begun: Socket[] = [];

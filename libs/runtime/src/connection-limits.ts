@@ -50,8 +50,6 @@ export interface WaitingLimits {
   readonly most: number;
   /** Those of one source address. */
   readonly mostOfSource: number;
-  /** Handshakes of one source: so many of its connections are begun within `handshakeSlotMs`, besides those that prove who they are. Default: all. */
-  readonly slotsOfSource?: number;
   /** How long a connection may wait, in milliseconds. */
   readonly deadlineMs: number;
   /** What errors call the limits: the flags that set them, if there are any. */
@@ -108,8 +106,9 @@ class HandshakeSlots {
   /** Begun one in each tick of the event loop, so that nothing else waits for all of them. */
   readonly #next = new Queue<() => void>();
 
-  /** Calls `begin`, now or when one of the source's `most` slots is free. Returns what to call when this one is over, or not wanted any more. */
-  take(source: string, most: number, begin: () => void): FreeSlot {
+  /** Calls `begin`, now or when one of the source's slots is free. Returns what to call when this one is over, or not wanted any more. */
+  take(source: string, begin: () => void): FreeSlot {
+    const { handshakeSlots: most, handshakeSlotMs } = RUNTIME;
     const own = getOrPut(this.#sources, source, () => ({ taken: 0, newest: true, waiting: [] as (() => void)[] }));
     let timer: NodeJS.Timeout | undefined;
     const over = () => {
@@ -120,7 +119,7 @@ class HandshakeSlots {
       else if (--own.taken === 0) this.#sources.delete(source);
     };
     const start = (longer = 0) => {
-      timer = setTimeout(over, RUNTIME.handshakeSlotMs * (1 + longer)).unref();
+      timer = setTimeout(over, handshakeSlotMs * (1 + longer)).unref();
       begin();
     };
     // Those that are begun at once end one by one, so that those behind them are not begun at once again.
@@ -204,9 +203,8 @@ export class WaitingConnections {
 
   /** Calls `begin` when a connection that entered may cost something: once its source has a slot for it. */
   whenSlotIsFree(socket: Socket, begin: () => void): void {
-    const { slotsOfSource } = this.#limits;
     const waiting = this.#of(socket);
-    if (!waiting || slotsOfSource === undefined) {
+    if (!waiting) {
       begin();
       return;
     }
@@ -222,7 +220,7 @@ export class WaitingConnections {
       // It may have been reset just now.
       if (!socket.destroyed) begin();
     };
-    const freeSlot = this.#pool.slots.take(waiting.source, slotsOfSource, start);
+    const freeSlot = this.#pool.slots.take(waiting.source, start);
     // Where connecting is proof enough (no TLS), `begin` has already called `leave`.
     if (this.#waiting.get(waiting.key) === waiting) waiting.freeSlot = freeSlot;
     else freeSlot(true);

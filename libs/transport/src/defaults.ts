@@ -28,16 +28,11 @@ export const TRANSPORT = {
   apiServerKeptBytes: poolBytes(64 * 1024 * 1024),
   /**
    * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials of a tenant, so only an attack reaches this limit and
-   * the next two.
+   * the next one.
    */
   handshakes: 4096,
   /** The same from one source address. */
   handshakesOfSource: 2048,
-  /**
-   * Handshakes of one source address that are begun within `handshakeSlotMs`, besides those whose peers prove who they are: 64 a second take a tenth of a
-   * processor. Further connections wait for a slot. Peers that prove who they are within 0.3 s get 400 a second.
-   */
-  handshakeSlotsOfSource: 128,
   /** How long a connection may wait to be admitted, unless the port says otherwise. */
   handshakeMs: 30_000,
   /** How long a peer that was refused in its handshake may take to ask over HTTP/1.1 before it is told anyway. */

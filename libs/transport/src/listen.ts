@@ -21,7 +21,6 @@ import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.
 export const HANDSHAKES: WaitingLimits = {
   most: TRANSPORT.handshakes,
   mostOfSource: TRANSPORT.handshakesOfSource,
-  slotsOfSource: TRANSPORT.handshakeSlotsOfSource,
   deadlineMs: TRANSPORT.handshakeMs,
   names: {
     most: 'let fewer addresses reach this port',

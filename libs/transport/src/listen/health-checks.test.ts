@@ -7,10 +7,11 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls, { type ConnectionOptions } from 'node:tls';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
+import { RUNTIME } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
-import { HANDSHAKES, listen } from '../listen.ts';
+import { listen } from '../listen.ts';
 
 const DAY = 86_400_000;
 
@@ -20,10 +21,7 @@ const TIMES = 20;
 const authority = await CertificateAuthority.create('peers', DAY);
 const own = await authority.issue({ commonName: 'server', validMs: DAY, hosts: LOOPBACK });
 
-async function listening(
-  context: TestContext,
-  how: { readonly tls: boolean; readonly asksOnly?: boolean; readonly slots?: number },
-) {
+async function listening(context: TestContext, how: { readonly tls: boolean; readonly asksOnly?: boolean }) {
   const dir = await mkdtemp(join(tmpdir(), 'health-'));
   context.after(() => rm(dir, { recursive: true }));
   const files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key'), ca: join(dir, 'ca.crt') };
@@ -36,7 +34,6 @@ async function listening(
     address: { host: '127.0.0.1', port: 0 },
     ...(how.tls && { tls: files }),
     asksOnly: how.asksOnly ?? false,
-    ...(how.slots !== undefined && { unproven: { ...HANDSHAKES, slotsOfSource: how.slots } }),
     others: ({ stream }) => void stream.end(),
     http2: ({ stream }) => void stream.end(),
     events,
@@ -139,7 +136,8 @@ test('a peer that asks for something, stays, or leaves when it sees the certific
 });
 
 test('a peer may send its ClientHello before it has a slot, and not much more', async (t) => {
-  const { port, refused, waiting } = await listening(t, { tls: true, asksOnly: true, slots: 1 });
+  using _ = changed(RUNTIME, { handshakeSlots: 1 });
+  const { port, refused, waiting } = await listening(t, { tls: true, asksOnly: true });
   const first = await plain(port);
   await until(() => waiting() === 1, { what: 'the first' });
   const [large, patient] = [await plain(port), shaken(port)];
