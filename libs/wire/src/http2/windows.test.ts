@@ -40,6 +40,20 @@ describe('receive window', () => {
     return { budget: new SharedBudget(long), local: new SharedBudget(local), largest: 16 * MIB };
   }
 
+  test('what comes beyond windows, before our SETTINGS were read, is no more than windows may grow by', () => {
+    const growth = budgets(0, 64 * KIB);
+    const open = () => new ReceiveWindow(16 * KIB, () => 1, growth, 'acme');
+    const [first, second] = [open(), open()];
+    assert.equal(first.receive(40 * KIB, 48 * KIB), true);
+    assert.equal(first.receive(24 * KIB, 48 * KIB), true);
+    assert.equal(second.receive(32 * KIB, 48 * KIB), true);
+    assert.equal(second.receive(1, 48 * KIB), false);
+    first.close();
+    const next = open();
+    assert.equal(next.receive(64 * KIB, 48 * KIB), true);
+    assert.equal(next.receive(1, 48 * KIB), false, 'nor more than it may');
+  });
+
   test('a window that is read fast doubles up to 4 MiB, and further where the round-trip time is long', () => {
     const time = clock();
     const near = new ReceiveWindow(64 * KIB, () => 1, budgets(100 * MIB, 16 * MIB));

@@ -12,6 +12,9 @@ export interface WindowGrowth {
   readonly largest: number;
 }
 
+/** The group of all that comes beyond windows, whoever sends it: a peer that has read our SETTINGS, as ours have, sends nothing beyond them. */
+const EXCESS = '';
+
 /** Shared by this process. */
 const PROCESS: WindowGrowth = {
   budget: new SharedBudget(WIRE.growthBytes),
@@ -35,6 +38,8 @@ export class ReceiveWindow {
   #read = 0;
   #grown = 0;
   #grownLocal = 0;
+  /** The most that came beyond it. */
+  #exceeded = 0;
   #since = performance.now();
   /** When window was returned, and how many bytes come ahead of those that use it: negative once they have come. */
   #returnedAt = 0;
@@ -60,13 +65,17 @@ export class ReceiveWindow {
     if (this.#grown + this.#grownLocal === 0) this.#group = group;
   }
 
-  /** @param excess what may come beyond the window. @returns whether the other side respected both */
+  /** @param excess what may come beyond the window, if there is budget for it. @returns whether the other side respected both */
   receive(bytes: number, excess = 0): boolean {
     // A stream that was quiet, such as one whose dial took a round trip, is not a slow one.
     if (this.#open === this.#size) this.#since = performance.now();
     this.#open -= bytes;
     if (this.#ahead >= 0) this.#measure(bytes);
-    return bytes === 0 || this.#open + excess >= 0;
+    if (bytes === 0 || this.#open >= 0) return true;
+    const more = Math.max(0, -this.#open - this.#exceeded);
+    if (this.#open + excess < 0 || !this.#limits.local.take(more, EXCESS)) return false;
+    this.#exceeded += more;
+    return true;
   }
 
   /** Whether most of the window is unread here, so that the other side has to wait. Window that we hold back does not count as unread. */
@@ -110,6 +119,8 @@ export class ReceiveWindow {
     const { budget, local } = this.#limits;
     if (this.#grown > 0) budget.give(this.#grown, this.#group);
     if (this.#grownLocal > 0) local.give(this.#grownLocal, this.#group);
+    if (this.#exceeded > 0) local.give(this.#exceeded, EXCESS);
+    this.#exceeded = 0;
     this.#grown = 0;
     this.#grownLocal = 0;
     this.#size = MAX_WINDOW;
