@@ -3,17 +3,24 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { createSecureContext } from 'node:tls';
 import { type IdentityTexts, selfSigned } from '@isthmus/certificates';
+import { keyPair } from '@isthmus/runtime/testing';
 import { stringify } from 'yaml';
 import { inClusterConnection, kubeconfigFile } from './connection.ts';
+
+const ENCRYPTED = keyPair()
+  .privateKey.export({ format: 'pem', type: 'pkcs8', cipher: 'aes-128-cbc', passphrase: 'x' })
+  .toString();
 
 describe('kubeconfig', () => {
   let dir: string;
   let identity: IdentityTexts;
+  let other: IdentityTexts;
 
   before(async () => {
     dir = await mkdtemp(join(tmpdir(), 'isthmus-kubeconfig-'));
-    identity = await selfSigned('test');
+    [identity, other] = [await selfSigned('test'), await selfSigned('other')];
   });
   after(() => rm(dir, { recursive: true, force: true }));
 
@@ -72,6 +79,19 @@ describe('kubeconfig', () => {
       assert.equal(connection.token, 'from-file');
     });
 
+    it('reads certificates and keys as people have them: behind a byte order mark, with blanks in front of lines', async () => {
+      const { cert, key } = await read(
+        config(
+          { 'insecure-skip-tls-verify': true },
+          {
+            'client-certificate-data': base64(`\ufeff${identity.cert.replaceAll('\n', '\r\n')}`),
+            'client-key-data': base64(`\ufeff${identity.key.replaceAll(/^/gm, '  ')}`),
+          },
+        ),
+      );
+      createSecureContext({ cert, key });
+    });
+
     it('accepts a user without credentials and an unverified cluster', async () => {
       const connection = await read(config({ 'insecure-skip-tls-verify': true }, {}));
       assert.equal(connection.insecureSkipTlsVerify, true);
@@ -95,6 +115,16 @@ describe('kubeconfig', () => {
         'a certificate without key',
         () => config({}, { 'client-certificate-data': base64(identity.cert) }),
         /user u: .* one is missing/,
+      ],
+      [
+        'the key of another certificate',
+        () => config({}, { 'client-certificate-data': base64(identity.cert), 'client-key-data': base64(other.key) }),
+        /user u: client-key: the key does not match the certificate/,
+      ],
+      [
+        'an encrypted key',
+        () => config({}, { 'client-certificate-data': base64(identity.cert), 'client-key-data': base64(ENCRYPTED) }),
+        /user u: client-key: the key in it is encrypted: remove its passphrase/,
       ],
       [
         'data that is no PEM',

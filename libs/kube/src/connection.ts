@@ -1,6 +1,14 @@
-import { createPrivateKey } from 'node:crypto';
 import { dirname, join, resolve } from 'node:path';
-import { CertificatePool, ownChain, readNamedFile, reasonOf } from '@isthmus/runtime';
+import {
+  CertificatePool,
+  checkedPem,
+  ownChain,
+  pemText,
+  privateKeyIn,
+  readNamedFile,
+  reasonOf,
+  UnusablePem,
+} from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 
 /** How to reach an API server, and the credentials. PEM texts, not paths. */
@@ -95,7 +103,7 @@ export async function serverIn(kubeconfig: string): Promise<string> {
   if ((given[0] === undefined) !== (given[1] === undefined)) throw new Error(`${inUser}: ${ONE_IS_MISSING}`);
   const [cert, key] = [inline(user, 'client-certificate', inUser), inline(user, 'client-key', inUser)];
   if (cert !== undefined) checked(cert, `${inUser}: client-certificate`, ownChain);
-  if (key !== undefined) checked(key, `${inUser}: client-key`, createPrivateKey);
+  if (key !== undefined) checked(key, `${inUser}: client-key`, privateKeyIn);
   text(user, 'token');
   return parseServer(requiredText(cluster, 'server', inCluster), inCluster).href;
 }
@@ -134,9 +142,7 @@ function credentials(user: Part, dir: string, where: string): Partial<KubeConnec
       ? text(user, 'token')
       : readToken(resolve(dir, tokenFile), `${where}: tokenFile ${tokenFile}`);
   return {
-    ...(cert === undefined || key === undefined
-      ? {}
-      : { cert: checked(cert, `${where}: client-certificate`, ownChain), key }),
+    ...(cert === undefined || key === undefined ? {} : checkedPair(cert, key, where)),
     ...(token === undefined ? {} : { token }),
   };
 }
@@ -180,6 +186,16 @@ function checked(pem: string, where: string, check: (pem: string) => unknown = C
     return pem;
   } catch (cause) {
     throw new Error(`${where}: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function checkedPair(cert: string, key: string, where: string): Pick<KubeConnection, 'cert' | 'key'> {
+  try {
+    checkedPem({ cert, key });
+    return { cert: pemText(cert), key: pemText(key) };
+  } catch (cause) {
+    const field = cause instanceof UnusablePem && cause.of === 'key' ? 'client-key' : 'client-certificate';
+    throw new Error(`${where}: ${field}: ${(cause as Error).message}`, { cause });
   }
 }
 

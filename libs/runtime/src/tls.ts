@@ -100,7 +100,8 @@ export function clientTls({ ca, ...own }: ReadTls): ClientTls {
   const roots = ca === undefined ? CertificatePool.system() : CertificatePool.authorities(ca);
   const cert = withIssuers({ cert: own.cert, ca });
   // OpenSSL is told of no authority: the judgement is ours, and it would verify the same signatures.
-  return { secureContext: createSecureContext({ ...own, ...(cert && { cert }), ca: [] }), roots };
+  const shown = { ...(cert && { cert }), ...(own.key && { key: pemText(own.key) }) };
+  return { secureContext: createSecureContext({ ...own, ...shown, ca: [] }), roots };
 }
 
 const made = new WeakMap<TlsSettings, { readonly of: string; readonly tls: ClientTls }>();

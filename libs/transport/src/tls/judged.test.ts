@@ -113,6 +113,12 @@ for (const [what, shown, ca, refused] of CASES) {
   });
 }
 
+test('a client shows a key as people have it: behind a byte order mark, with blanks in front of lines', async () => {
+  const { cert, key } = await issued(root);
+  for (const each of [`\ufeff${key}`, key.replaceAll(/^/gm, '  '), Buffer.from(`\ufeff${key}`)])
+    assert.ok(clientTls({ cert, key: each, ca: root.cert }).secureContext);
+});
+
 test('a block that is skipped is named, and authorities that change count from the next connection on', async (context) => {
   using _ = changed(RUNTIME, { certificateLookMs: 50 });
   const own = await issued(root);
