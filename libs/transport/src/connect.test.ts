@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { randomHex } from '@isthmus/runtime';
-import { changed } from '@isthmus/runtime/testing';
+import { changed, costsItsLength } from '@isthmus/runtime/testing';
 import {
   type Dial,
   DialError,
@@ -290,6 +290,17 @@ for (const [name, text, status, message] of refusals) {
     );
   });
 }
+
+test('what is no request costs what its length costs, and none of it that may be a password is told', () => {
+  const line = `CONNECT ${'x'.repeat(32_000)}`;
+  costsItsLength(() => {
+    for (let n = 0; n < 128; n++) assert.throws(() => read(`${line}\r\n\r\n`), /not an HTTP request: "CONNECT x{52}"$/);
+  });
+  assert.throws(
+    () => read('CONNECT a:b@c:d@e:1 f@g h\r\n\r\n'),
+    /not an HTTP request: "CONNECT \.\.\.@e:1 \.\.\.@g h"$/,
+  );
+});
 
 const BASIC = `Proxy-Authorization: Basic ${Buffer.from('acme:good').toString('base64')}`;
 const by = (token: string) => `Proxy-Authorization: bearer ${token}`;
