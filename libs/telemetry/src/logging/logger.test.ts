@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { costsItsLength } from '@isthmus/runtime/testing';
 import { recorder } from '../testing/events.ts';
-import { levelOf, redactUrl, textLine } from './logger.ts';
+import { levelOf, redactLine, redactUrl, textLine } from './logger.ts';
 
 /** Returns a text line without its time. */
 function text(line: string | undefined): string {
@@ -136,6 +137,13 @@ test('a URL loses only its password', () => {
     ['no url', 'no url'],
   ] as const;
   for (const [url, clean] of cases) assert.equal(redactUrl(url), clean);
+});
+
+test('a text that looks like many beginnings of secrets costs what its length costs', () => {
+  for (const beginning of ['://a:', 'eyJ', 'eyJ.', '://a@', '?password', '-----BEGIN PRIVATE KEY-----']) {
+    const line = JSON.stringify({ msg: beginning.repeat(250_000) });
+    costsItsLength(() => redactLine(line));
+  }
 });
 
 test('paths that name a token or a key are not secrets', () => {
