@@ -181,6 +181,7 @@ async function listen(
   const close = async () => {
     const closed = bound.close();
     for (const socket of sockets) socket.destroy();
+    unproven.close();
     await closed;
   };
   return { address: bound.address, close };

@@ -240,6 +240,11 @@ export class WaitingConnections {
     if (waiting) this.#remove(waiting, true);
   }
 
+  /** Ends all that wait. */
+  close(): void {
+    for (const { socket } of [...this.#waiting.values()]) socket.destroy();
+  }
+
   /** Nothing waits at a unix socket, and each look at its ends costs calls. */
   #of(socket: Socket): Waiting | undefined {
     return this.#waiting.size === 0 ? undefined : this.#waiting.get(endsOf(socket));

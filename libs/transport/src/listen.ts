@@ -165,6 +165,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     async close() {
       const closed = bound.close();
       for (const socket of connections) socket.destroy();
+      unproven.close();
       await closed;
     },
   };

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls, { type ConnectionOptions } from 'node:tls';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
-import { RUNTIME } from '@isthmus/runtime';
+import { RUNTIME, within } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
@@ -44,6 +44,7 @@ async function listening(context: TestContext, how: { readonly tls: boolean; rea
     port: Number(listener.address.split(':').at(-1)),
     refused,
     waiting: () => listener.unproven.size,
+    close: () => listener.close(),
     gone: () => [...listener.connections].length === 0,
   };
 }
@@ -133,6 +134,14 @@ test('a peer that asks for something, stays, or leaves when it sees the certific
   assert.match(refused[0] ?? '', /^the peer went away during the TLS handshake: does it trust/);
   speaks.destroy();
   heard.close();
+});
+
+test('a port that closes waits for no handshake, whether it has begun or not', async (t) => {
+  using _ = changed(RUNTIME, { handshakeSlots: 1 });
+  const { port, waiting, close } = await listening(t, { tls: true });
+  for (const stranger of [await plain(port), await plain(port)]) stranger.write('\x16');
+  await until(() => waiting() === 2, { what: 'both' });
+  assert.equal(await within(close(), 5000), true);
 });
 
 test('a peer may send its ClientHello before it has a slot, and not much more', async (t) => {
