@@ -121,13 +121,27 @@ export class Directory {
     this.#written.delete(base);
   }
 
-  /** Removes folders that no tenant's file has named for a while. @param now of a steady clock */
-  sweep(now: number): void {
-    const named = new Set<string>();
-    for (const text of this.#written.values())
-      for (const [, folder] of text.matchAll(/\.files\/([^/\s]+)\//g)) named.add(folder as string);
+  /**
+   * Removes folders that no tenant's file has named for a while, and puts files back that somebody has removed.
+   * @param now of a steady clock
+   * @returns the names, without the ending, of tenants' files that were gone, or what they name
+   */
+  mend(now: number): string[] {
+    const there = namesIn(this.#dir);
+    if (!there) this.#makeFolder();
     const files = join(this.#dir, FILES);
-    for (const folder of sizeOf(files) === undefined ? [] : readdirSync(files)) {
+    const folders = namesIn(files) ?? new Set();
+    const named = new Set<string>();
+    const lost: string[] = [];
+    for (const [base, text] of this.#written) {
+      const own = [...text.matchAll(/\.files\/([^/\s]+)\//g)].map(([, folder]) => folder as string);
+      for (const folder of own) named.add(folder);
+      const isGone = !there?.has(`${base}${ENDING}`);
+      // Members that have the tenant keep it, whether its files are there or not.
+      if (isGone) this.commit(base, text);
+      if (isGone || own.some((folder) => !folders.has(folder))) lost.push(base);
+    }
+    for (const folder of folders) {
       const since = this.#unnamed.get(folder) ?? now;
       if (named.has(folder)) this.#unnamed.delete(folder);
       else if (now - since < SYNC.oldFilesMs) this.#unnamed.set(folder, since);
@@ -136,7 +150,13 @@ export class Directory {
         this.#unnamed.delete(folder);
       }
     }
+    return lost;
   }
+}
+
+/** The names in a directory; undefined if there is none. */
+function namesIn(path: string): Set<string> | undefined {
+  return sizeOf(path) === undefined ? undefined : new Set(readdirSync(path));
 }
 
 /**

@@ -127,7 +127,7 @@ export class Sync {
     }
     const stays = this.#end();
     if (this.#pending.size > 0) this.#write();
-    this.#options.directory.sweep(this.#options.now());
+    for (const base of this.#options.directory.mend(this.#options.now())) this.#due.add(nameOf(base));
     if (stays) throw stays;
   }
 
@@ -241,6 +241,11 @@ export class Sync {
 function baseOf(name: string): string {
   const [namespace = '', object = ''] = name.split('/');
   return fileName({ namespace, name: object });
+}
+
+/** @param base of a file: a namespace has no dot in it */
+function nameOf(base: string): string {
+  return base.replace('.', '/');
 }
 
 function tenantIn(text: string): string {

@@ -7,7 +7,9 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -440,6 +442,42 @@ describe('the directory of a sync', () => {
         await restart();
         await start();
       }
+    }),
+  );
+
+  test(
+    'is whole again without a start, whatever of it somebody removes',
+    scoped(async (scope) => {
+      const { put, flush, cas, dir, faults, member } = await synced(scope);
+      cas.set('acme/prod', await newCa());
+      put('acme/prod', 1, { agents: ownCa('prod') });
+      await flush();
+      const before = await asMembersRead(dir);
+      const { tenants } = await member();
+      const moved = `${dir}-moved`;
+      for (const harm of [
+        () => rmSync(join(dir, 'acme.prod.yaml')),
+        () => rmSync(join(dir, '.files'), { recursive: true }),
+        () => rmSync(dir, { recursive: true }),
+        () => {
+          renameSync(dir, moved);
+          mkdirSync(`${dir}-other`);
+          symlinkSync(`${dir}-other`, dir);
+        },
+      ]) {
+        harm();
+        for (let times = 0; times < 2; times++) await flush();
+        assert.deepEqual(await asMembersRead(dir), before);
+      }
+      await until(() => tenants.get('acme-prod') !== undefined);
+      // Of one that is refused by now, what is in force is put back.
+      put('acme/prod', 1, { agents: missing });
+      await flush();
+      rmSync(join(dir, 'acme.prod.yaml'));
+      await flush();
+      assert.deepEqual(await asMembersRead(dir), before);
+      assert.match(faults.get('acme/prod') ?? '', /there is no secret/);
+      for (const each of [moved, `${dir}-other`]) rmSync(each, { recursive: true });
     }),
   );
 
