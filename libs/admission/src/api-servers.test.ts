@@ -71,6 +71,11 @@ describe('The API server of a tenant', () => {
       'acme.yaml:4:30: apiServer.addresses[1]: 169.254.169.254:80 is denied: no API server is there (metadata)',
     ],
     [
+      "of an object at the hub's machine",
+      fileOf('acme', 'a.example', '127.0.0.1:6443', 'source: {kind: Tenant, namespace: n, name: acme}\n'),
+      'acme.yaml:4:15: apiServer.addresses[0]: 127.0.0.1:6443 is denied: no API server is there (loopback)',
+    ],
+    [
       'with a pattern',
       fileOf('acme', '"*.example"'),
       'acme.yaml:3:11: apiServer.names[0]: "*.example" is a pattern: list each name',
@@ -86,6 +91,10 @@ describe('The API server of a tenant', () => {
       const others = { 'other.yaml': fileOf('other', 'o.example') };
       assert.deepEqual(await problemsOf({ ...others, 'acme.yaml': text }, { own: OWN }), [problem]);
     });
+
+  test("may be at the hub's machine, by a file of the plane's operators", async () => {
+    assert.deepEqual(await problemsOf({ 'acme.yaml': fileOf('acme', 'a.example', '127.0.0.1:6443') }), []);
+  });
 
   test('is refused with a name that another has, for its API server or its agents', async () => {
     const first = { 'acme.yaml': fileOf('acme', 'api.example') };

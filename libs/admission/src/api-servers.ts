@@ -31,11 +31,18 @@ interface Named {
   readonly addresses: readonly string[];
 }
 
-/** An API server may run on the hub's machine. The program's own ports there are prohibited by themselves. */
-export const API_SERVER_LIFTED: readonly Prohibition[] = ['loopback'];
+/**
+ * An API server may run on the hub's machine. The program's own ports there are prohibited by themselves. Who writes objects has nothing there: what
+ * listens on loopback may trust whoever reaches it.
+ */
+export function apiServerLifted(ofObject: boolean): readonly Prohibition[] {
+  return ofObject ? [] : ['loopback'];
+}
 
 /** Says why an address is none of an API server, wherever the plane is; undefined if it may be one. */
-const prohibited = prohibitedBy({ ownPorts: [], ownAddresses: () => [], lifted: API_SERVER_LIFTED });
+function prohibited(address: string, port: number, ofObject: boolean): Prohibition | undefined {
+  return prohibitedBy({ ownPorts: [], ownAddresses: () => [], lifted: apiServerLifted(ofObject) })(address, port);
+}
 
 /** @throws Error for what is no name of one server */
 export function checkServerName(name: string): void {
@@ -46,11 +53,13 @@ export function checkServerName(name: string): void {
 /**
  * Checks names and addresses without resolving any. A connection that came back to the plane would go round without end.
  * @param agents the names by which the tenant's agents reach the hubs
+ * @param ofObject whether the file is made of an object
  */
 export function apiServerFaults(
   { names = [], addresses }: Named,
   own?: OwnPlaces,
   agents: readonly string[] = [],
+  ofObject = false,
 ): ApiServerFault[] {
   const wanted = new Set(names.map(comparableHost));
   const taken = new Set(agents.map(comparableHost));
@@ -65,7 +74,7 @@ export function apiServerFaults(
     const named = wanted.has(host) || own?.names.has(host);
     if ((named && own?.ports.has(address.port)) || own?.isOwn({ ...address, host }))
       return `${text} is the plane itself: name the API server's own address`;
-    const prohibition = isIP(host) === 0 ? undefined : prohibited(host, address.port);
+    const prohibition = isIP(host) === 0 ? undefined : prohibited(host, address.port, ofObject);
     return prohibition && `${text} is denied: no API server is there (${prohibition})`;
   };
   return [

@@ -267,8 +267,8 @@ export function candidate(path: string, source: TenantSource, before?: Tenant, o
   const unusable = credentialProblems(read, credentials, before?.credentials);
   if (unusable.length > 0) return { path, source, read, claimed: [], problems: unusable };
   const tenant = tenantOf(path, read, credentials, before);
-  const { apiServer, server } = tenant.file;
-  const named = apiServer ? apiServerFaults(apiServer, own, server?.serverNames) : [];
+  const { apiServer, server, source: object } = tenant.file;
+  const named = apiServer ? apiServerFaults(apiServer, own, server?.serverNames, object !== undefined) : [];
   const faults = [...certificateProblems(tenant), ...tokenProblems(tenant), ...named];
   const problems = faults.map(({ at, message }) => read.problem(at, message));
   if (problems.length > 0) return { path, source, read, claimed: [], problems };

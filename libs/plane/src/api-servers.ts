@@ -1,5 +1,5 @@
 import type { Tenant } from '@isthmus/admission';
-import { API_SERVER_LIFTED, comparableHost } from '@isthmus/admission/api-servers';
+import { apiServerLifted, comparableHost } from '@isthmus/admission/api-servers';
 import { machineAddresses } from '@isthmus/runtime';
 import { type ApiServer, ApiServers, DEFAULT_TENANT } from '@isthmus/transport';
 import { type Observation, prohibitedBy } from '@isthmus/tunnel';
@@ -25,8 +25,10 @@ export function apiServersOf({ apiServer, ownPorts = [], hubId, tenancy, observa
   const common = {
     hubId,
     events: observation.events,
-    prohibited: (address: string, port: number) =>
-      prohibitedBy({ ownPorts: ports(), ownAddresses: machineAddresses, lifted: API_SERVER_LIFTED })(address, port),
+    prohibited: (address: string, port: number, ofObject: boolean) => {
+      const lifted = apiServerLifted(ofObject);
+      return prohibitedBy({ ownPorts: ports(), ownAddresses: machineAddresses, lifted })(address, port);
+    },
   };
   if (tenancy) {
     const { tenants } = tenancy;
@@ -54,8 +56,13 @@ export function followApiServers(servers: ApiServers, { apiServer, tenancy }: Ap
     servers.follow(apiServer?.addresses ?? []);
     return () => {};
   }
+  const addressesOf = (files: readonly Tenant['file'][]) =>
+    files.flatMap(({ apiServer }) => apiServer?.addresses ?? []);
   const look = () => {
-    servers.follow([...tenancy.tenants.all].flatMap(({ file }) => file.apiServer?.addresses ?? []));
+    const files = [...tenancy.tenants.all].map(({ file }) => file);
+    const own = new Set(addressesOf(files.filter(({ source }) => source === undefined)));
+    const all = addressesOf(files);
+    servers.follow(all, new Set(all.filter((text) => !own.has(text))));
   };
   look();
   tenancy.foundOfApiServers(({ file }) =>

@@ -274,4 +274,26 @@ describe('With tenants', () => {
     await within(ended, { what: 'the end of what is open' });
     assert.equal(await answerTo(other, 'on'), 'on');
   });
+
+  it('an object has no API server at the machine of the hub, whatever its address is called', async () => {
+    await using scope = new Scope();
+    const trust = await newTrust(scope);
+    const acme = await cluster(scope, 'acme');
+    const directory = await TenantsDirectory.create(scope);
+    const addresses = [acme.address.replace('127.0.0.1', 'localhost')];
+    const apiServer = { names: ['api.acme.example'], addresses };
+    const source = { kind: 'Tenant', namespace: 'acme', name: 'prod' } as const;
+    const { file } = await directory.add('acme', { apiServer, source });
+    const server = await startServer(scope, trust, { 'tenants-dir': directory.path, 'uds-name': undefined });
+    const denied = /apiServer\.addresses\[0\]: localhost:\d+ is denied: loopback/;
+    await until(async () => denied.test((await isthmus(server.program, 'tenants')).out), { what: 'the reason' });
+    const to = { host: '127.0.0.1', port: server.agentPort, servername: 'api.acme.example', rejectUnauthorized: false };
+    const socket = tls.connect(to);
+    const [error] = await within(once(socket, 'error'), { what: 'a reset' });
+    assert.equal((error as NodeJS.ErrnoException).code, 'ECONNRESET');
+    await directory.write({ ...file, apiServer });
+    const answered = async () =>
+      (await answerTo(await client(scope, server.agentPort, acme), 'on')) === 'acme hears on';
+    await until(() => answered().catch(() => false), { what: "the API server, by a file of the plane's operators" });
+  });
 });

@@ -4,9 +4,11 @@ import { type Destination, type PlaneEvents, type Prohibited, parseDestination }
 import { TRANSPORT } from '../defaults.ts';
 import { openTo } from '../endpoint.ts';
 
+/** Says what no API server is at, by an address after DNS. @param ofObject whether only an object names it, and no file of the plane's operators */
+export type ApiServerProhibited = (...at: [...Parameters<Prohibited>, ofObject: boolean]) => ReturnType<Prohibited>;
+
 interface AddressesOptions {
-  /** What no API server is at, by an address after DNS. */
-  readonly prohibited: Prohibited;
+  readonly prohibited: ApiServerProhibited;
   readonly events: PlaneEvents;
 }
 
@@ -14,6 +16,8 @@ interface AddressesOptions {
 class Address {
   readonly text: string;
   readonly to: Destination;
+  /** Whether only objects name it. */
+  ofObject: boolean;
   /** Connections through this hub. */
   open = 0;
   /** Whether it refused or stayed silent, and has not answered since. */
@@ -25,8 +29,9 @@ class Address {
   resolvedAt = 0;
   probe: NodeJS.Timeout | undefined;
 
-  constructor(text: string) {
+  constructor(text: string, ofObject: boolean) {
     this.text = text;
+    this.ofObject = ofObject;
     this.to = parseDestination(text);
     if (isIP(this.to.host) !== 0) this.resolved = [this.to.host];
   }
@@ -59,18 +64,28 @@ type GiveUp = (late: boolean) => void;
 export class ApiServerAddresses {
   readonly #options: AddressesOptions;
   readonly #addresses = new Map<string, Address>();
+  /** Those that only objects name. */
+  #ofObjects: ReadonlySet<string> = new Set();
   #closed = false;
 
   constructor(options: AddressesOptions) {
     this.#options = options;
   }
 
-  /** Resolves names, and forgets what is not in use any more. @param wanted all addresses in force */
-  follow(wanted: Iterable<string>): void {
+  /**
+   * Resolves names, and forgets what is not in use any more.
+   * @param wanted all addresses in force
+   * @param ofObjects those that only objects name
+   */
+  follow(wanted: Iterable<string>, ofObjects: ReadonlySet<string> = new Set()): void {
     const all = new Set(wanted);
+    this.#ofObjects = ofObjects;
     for (const text of all) {
       const address = this.#of(text);
-      if (address.named && !address.resolved) this.#resolve(address, () => {});
+      const ofObject = ofObjects.has(text);
+      const isKnown = address.resolved && address.ofObject === ofObject;
+      address.ofObject = ofObject;
+      if (address.named && !isKnown) this.#resolve(address, () => {});
     }
     for (const [text, address] of this.#addresses) if (!all.has(text)) this.#forget(address);
   }
@@ -136,7 +151,7 @@ export class ApiServerAddresses {
   #of(text: string): Address {
     const known = this.#addresses.get(text);
     if (known) return known;
-    const address = new Address(text);
+    const address = new Address(text, this.#ofObjects.has(text));
     this.#judge(address);
     this.#addresses.set(text, address);
     return address;
@@ -244,9 +259,9 @@ export class ApiServerAddresses {
 
   /** Leaves only the addresses that may be an API server's. */
   #judge(address: Address): void {
-    const { resolved, text, to } = address;
+    const { resolved, text, to, ofObject } = address;
     if (!resolved) return;
-    const refusals = resolved.map((host) => this.#options.prohibited(host, to.port));
+    const refusals = resolved.map((host) => this.#options.prohibited(host, to.port, ofObject));
     const allowed = resolved.filter((_, index) => refusals[index] === undefined);
     address.resolved = allowed;
     if (allowed.length > 0) return;

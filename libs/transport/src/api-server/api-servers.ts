@@ -22,7 +22,6 @@ import {
   inTurns,
   PlaneEnded,
   type PlaneEvents,
-  type Prohibited,
   parseDestination,
   TokenBucket,
   type Tunnel,
@@ -34,7 +33,7 @@ import { PendingDial } from '../dialling-side.ts';
 import { connectError } from '../endpoint.ts';
 import { resetSocket, SocketEnd } from '../socket-end.ts';
 import type { ByName, NamedHello } from '../tls/client-hello.ts';
-import { ApiServerAddresses, type Reached } from './addresses.ts';
+import { ApiServerAddresses, type ApiServerProhibited, type Reached } from './addresses.ts';
 import { HelloEnd } from './hello-end.ts';
 import { localOf, proxyHeader } from './proxy-header.ts';
 
@@ -58,7 +57,7 @@ export interface ApiServersOptions {
   readonly ofTenant: (tenant: string) => ApiServer | undefined;
   /** A tenant's limits as they are now. Unset: there are none. */
   readonly limits?: ((tenant: string) => TenantLimits) | undefined;
-  readonly prohibited: Prohibited;
+  readonly prohibited: ApiServerProhibited;
   readonly events: PlaneEvents;
 }
 
@@ -171,9 +170,13 @@ export class ApiServers {
     void tunnel.done.then(() => this.#ends.delete(end));
   };
 
-  /** Forgets what is not in use, and cuts what no file allows any more. @param addresses all in force */
-  follow(addresses: Iterable<string>): void {
-    this.addresses.follow(addresses);
+  /**
+   * Forgets what is not in use, and cuts what no file allows any more.
+   * @param addresses all in force
+   * @param ofObjects those that only objects name
+   */
+  follow(addresses: Iterable<string>, ofObjects?: ReadonlySet<string>): void {
+    this.addresses.follow(addresses, ofObjects);
     for (const [tenant, { open }] of this.#uses) if (open === 0) this.#uses.delete(tenant);
     for (const [end, tenant] of [...this.#ends]) {
       if (!this.#options.ofTenant(tenant))
