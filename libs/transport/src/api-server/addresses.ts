@@ -22,6 +22,8 @@ class Address {
   open = 0;
   /** Whether it refused or stayed silent, and has not answered since. */
   failing = false;
+  /** Whether it ended a client's connection without a byte, when it last failed: that it accepts others says little. */
+  hangsUp = false;
   /** Why it cannot be an API server's, as far as is known. */
   fault: string | undefined;
   /** Those that it was resolved to last. */
@@ -99,6 +101,14 @@ export class ApiServerAddresses {
   leadsBack(text: string): void {
     const address = this.#of(text);
     address.fault = LEADS_BACK;
+    this.#fails(address);
+  }
+
+  /** It ended a client's connection without a byte. As it has the fewest, it would get all others, too. */
+  hangsUp(text: string): void {
+    const address = this.#addresses.get(text);
+    if (!address) return;
+    address.hangsUp = true;
     this.#fails(address);
   }
 
@@ -210,6 +220,7 @@ export class ApiServerAddresses {
 
   #answers(address: Address): void {
     address.failing = false;
+    address.hangsUp = false;
     clearTimeout(address.probe);
     address.probe = undefined;
   }
@@ -217,7 +228,8 @@ export class ApiServerAddresses {
   #probeLater(address: Address): void {
     if (this.#closed || !this.#addresses.has(address.text)) return;
     clearTimeout(address.probe);
-    const ms = address.fault === undefined ? TRANSPORT.apiServerProbeMs : TRANSPORT.apiServerNameMs;
+    const isSoon = address.fault === undefined && !address.hangsUp;
+    const ms = isSoon ? TRANSPORT.apiServerProbeMs : TRANSPORT.apiServerNameMs;
     address.probe = setTimeout(() => this.#probe(address), ms).unref();
   }
 

@@ -382,6 +382,22 @@ describe('Addresses', () => {
     assert.ok(tunnels.length > before);
   });
 
+  test('that accept, and then hang up without a byte, cost one client and come last, though they have the fewest', async () => {
+    for (const hangUp of ['destroy', 'resetAndDestroy'] as const) {
+      const bad = await tcp((socket) => socket.once('data', () => socket[hangUp]()));
+      const { port } = await rig([bad, await tcp((socket) => socket.once('data', () => socket.write('x')))]);
+      const heard: string[] = [];
+      for (let number = 0; number < 20; number++) {
+        const socket = plain(port);
+        const answered = once(socket, 'data').then(() => 'x', String);
+        socket.write(hello(number));
+        heard.push(await Promise.race([answered, endOf(socket)]));
+      }
+      const lost = heard.filter((each) => each !== 'x').length;
+      assert.ok(lost <= 1, `${lost} of 20 after ${hangUp}: ${heard}`);
+    }
+  });
+
   test('that all refuse show their client a reset, and say why', async () => {
     const gone = await dead();
     const { port, failures, servers } = await rig([gone]);

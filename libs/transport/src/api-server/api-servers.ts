@@ -247,6 +247,12 @@ export class ApiServers {
       });
       dial.destination = parseDestination(address);
       if (server.proxyProtocol) socket.write(proxyHeader(dial.caller ?? {}));
+      const before = socket.bytesWritten;
+      const hangsUp = () => {
+        const isAsked = socket.bytesWritten > before && !socket.writableEnded;
+        if (isAsked && socket.bytesRead === 0) this.addresses.hangsUp(address);
+      };
+      socket.once('end', hangsUp).once('error', hangsUp);
       const { meter } = use;
       const names = { agentId: DIRECT, sessionId: '', hubId, timing: {} };
       if (passed) passed.to = reached;
