@@ -30,6 +30,8 @@ interface KubeCall {
   /** Sent as JSON, which every API server accepts whatever `--kube-api-content-type` says. */
   readonly body?: unknown;
   readonly signal?: AbortSignal;
+  /** The longest answer that is read, in bytes. Default: the client's. */
+  readonly answerBytes?: number;
 }
 
 interface WatchOptions {
@@ -83,7 +85,7 @@ export class KubeClient implements Disposable {
       for (let retries = 0; ; retries++) {
         try {
           const response = await this.#send(call, deadline);
-          return parsed<T>(await textOf(response, this.#answerBytes));
+          return parsed<T>(await textOf(response, call.answerBytes ?? this.#answerBytes));
         } catch (error) {
           const delay = retryDelay(error, backoff);
           const useless = deadline.signal.aborted || delay === undefined || delay >= deadline.leftMs;

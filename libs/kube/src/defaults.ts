@@ -46,8 +46,10 @@ export const KUBE = {
   watchRetryFirstMs: 500,
   /** The longest pause between watches that fail. */
   watchRetryCapMs: 30_000,
-  /** Objects in a page of a list. Secrets have 1 MiB at most, and an answer 32 MiB: a hundred of them that are full are asked for in fewer. */
+  /** Objects in a page of a list. Where they are so large that it would have more than `pageBytes`, fewer are asked for. */
   pageObjects: 250,
+  /** The longest page of several objects, in bytes. While it is read, it takes some four times as much memory. 250 secrets of certificates have 2 MB. */
+  pageBytes: 4 * 1024 * 1024,
   /** The longest pause between lists and watches of objects that fail. A few programs of a plane do so, not each agent. */
   objectsRetryCapMs: 5000,
   /** How often objects that are watched are listed again, so that a deletion that no watch has told of is noticed. */

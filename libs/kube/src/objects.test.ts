@@ -30,7 +30,8 @@ describe('the followed objects of one kind', () => {
       {
         seen: ({ metadata: { name } }) => void told.push(name),
         deleted: ({ metadata: { name } }) => void told.push(`-${name}`),
-        listed: (_version, names) => void told.push(`=${[...names].join()}`),
+        listing: () => void told.push('list'),
+        listed: () => void told.push('='),
         failed: (error) => void told.push(error ? `!${/status \d+|ended/.exec(error.message)?.[0]}` : 'ok'),
       },
     );
@@ -44,7 +45,7 @@ describe('the followed objects of one kind', () => {
     put('b');
     api.remove('a');
     await until(() => told.includes('-a'));
-    assert.deepEqual(told, ['a', '=kube-system/a', 'ok', 'b', '-a']);
+    assert.deepEqual(told, ['list', 'a', '=', 'ok', 'b', '-a']);
     assert.deepEqual(calls(), [`GET ${PATH}`, `GET ${PATH}?watch`]);
   });
 
@@ -55,7 +56,7 @@ describe('the followed objects of one kind', () => {
     api.leases.clear();
     api.expire();
     await until(() => told.filter((each) => each === 'ok').length === 2);
-    assert.deepEqual(told, ['a', '=kube-system/a', 'ok', '!ended', '=', 'ok']);
+    assert.deepEqual(told, ['list', 'a', '=', 'ok', '!ended', 'list', '=', 'ok']);
   });
 
   it('are followed past events of a kind that nobody knows', async () => {
@@ -72,7 +73,7 @@ describe('the followed objects of one kind', () => {
     };
     await using _following = follow();
     await until(() => told.includes('b'));
-    assert.deepEqual(told, ['a', '=kube-system/a', 'ok', 'b']);
+    assert.deepEqual(told, ['list', 'a', '=', 'ok', 'b']);
   });
 
   it('are listed again when the API server comes back with an older version', async () => {
@@ -90,28 +91,35 @@ describe('the followed objects of one kind', () => {
     version = 50;
     // The connection of the watch breaks.
     api.cutWatches();
-    await until(() => told.filter((each) => each === '=n/a').length === 2);
+    await until(() => told.filter((each) => each === '=').length === 2);
   });
 
-  it('come in pages, which become smaller when an answer is too long', async () => {
-    const limits: string[] = [];
+  it('come in pages, of fewer objects where these are large, of one if need be, and then of more again', async () => {
+    const asked: string[] = [];
+    /** By where a page begins: how long each object is, and where the next one begins. */
+    const pages = {
+      '': { length: 100_000, next: 'b' },
+      b: { length: 5_000_000, next: 'c' },
+      c: { length: 1, next: undefined },
+    };
     api.intercept = ({ url = '' }, response) => {
       const query = new URL(url, 'http://x').searchParams;
       if (query.has('watch')) return false;
-      limits.push(`${query.get('limit')} ${query.get('continue') ?? ''}`.trim());
-      if (Number(query.get('limit')) > 40) {
-        response.writeHead(200).end(Buffer.alloc(33 * 1024 * 1024, 0x20));
-        return true;
-      }
-      const first = !query.has('continue');
-      const metadata = { resourceVersion: '5', ...(first && { continue: 'more' }) };
-      const items = [{ metadata: { name: first ? 'a' : 'b', namespace: 'n' } }];
+      const limit = Number(query.get('limit'));
+      const from = (query.get('continue') ?? '') as keyof typeof pages;
+      const { length, next } = pages[from];
+      asked.push(`${limit} ${from}`.trim());
+      const metadata = { resourceVersion: '5', ...(next && { continue: next }) };
+      const items = Array.from({ length: limit }, (_, n) => {
+        return { metadata: { name: `${from}${n}`, namespace: 'n' }, data: 'x'.repeat(length) };
+      });
       response.writeHead(200).end(JSON.stringify({ metadata, items }));
       return true;
     };
     await using _following = follow();
-    await until(() => told.includes('=n/a,n/b'));
-    assert.deepEqual(limits, ['250', '32', '32 more']);
+    await until(() => told.includes('='));
+    assert.deepEqual(asked, ['250', '32', '64 b', '8 b', '1 b', '2 c']);
+    assert.equal(told.indexOf('='), 1 + 32 + 1 + 2);
   });
 
   it('are listed from the beginning when the API server has forgotten a page (410), and none is gone', async () => {
@@ -131,7 +139,7 @@ describe('the followed objects of one kind', () => {
     };
     await using _following = follow();
     await until(() => told.at(-1) === 'ok');
-    assert.deepEqual(told, ['1', '!status 410', '1', '2', '=n/1,n/2', 'ok']);
+    assert.deepEqual(told, ['list', '1', '!status 410', 'list', '1', '2', '=', 'ok']);
   });
 
   it('are watched on where they were when a watch has been silent for long, without bookmarks too', async () => {
@@ -141,7 +149,7 @@ describe('the followed objects of one kind', () => {
     await until(() => calls().filter((call) => call.endsWith('?watch')).length >= 3);
     assert.deepEqual(
       told.filter((each) => each !== 'ok'),
-      ['a', '=kube-system/a'],
+      ['list', 'a', '='],
     );
   });
 
@@ -159,12 +167,43 @@ describe('the followed objects of one kind', () => {
       {
         seen: ({ metadata: { name } }) => void told.push(name),
         deleted() {},
+        listing() {},
         listed() {},
         failed: (error) => void told.push(error ? `${/status \d+/.exec(error.message)?.[0]}` : 'ok'),
       },
     );
     await until(() => told.at(-1) === 'ok');
     assert.deepEqual(told, ['status 404', 'a', 'ok']);
+  });
+
+  it('stay whatever the API server answers, and are followed once it answers as it should', async () => {
+    using _times = changed(KUBE, { watchRetryFirstMs: 1, objectsRetryCapMs: 1 });
+    const nonsense = ['', 'null', '1', '"', '<html>', '[]', '{"items":[null]}', '{"items":[{}]}', '{"items":1}'];
+    const lists = [...nonsense, ...[409, 410, 429, 500, 503]];
+    const events = ['null', '{}', '{"type":"DELETED"}', '{"type":"ERROR"}', '{"type":"ADDED","object":{}}', '{"type'];
+    const metadata = { name: 'a', namespace: 'n', resourceVersion: '5' };
+    const whole = JSON.stringify({ metadata: { resourceVersion: '5' }, items: [{ metadata }] });
+    const left = { lists: [...lists], events: [...events] };
+    api.intercept = ({ url = '' }, response) => {
+      const next = url.includes('watch') ? left.events.shift() : left.lists.shift();
+      if (typeof next === 'number') failure(response, next, 'Nonsense');
+      else if (url.includes('watch') && next === undefined) response.writeHead(200).flushHeaders();
+      else response.writeHead(200).end(next === undefined ? whole : `${next}\n`);
+      return true;
+    };
+    await using _following = follow();
+    await until(() => left.events.length === 0 && told.at(-1) === 'ok', 'a watch after all of it');
+    assert.deepEqual([...new Set(told.filter((each) => !each.startsWith('!')))].sort(), ['=', 'a', 'list', 'ok']);
+  });
+
+  it('are asked for again after a while, and not at once, by an answer that says nothing', async () => {
+    api.intercept = (_request, response) => {
+      response.writeHead(200).end('null');
+      return true;
+    };
+    await using _following = follow();
+    await until(() => told.at(-1)?.startsWith('!') ?? false);
+    assert.equal(calls().length, 1);
   });
 
   it('stay as they are while they may not be listed', async () => {
@@ -177,7 +216,8 @@ describe('the followed objects of one kind', () => {
     };
     api.expire();
     await until(() => told.includes('!status 403'));
-    assert.deepEqual(told.slice(0, 5), ['a', '=kube-system/a', 'ok', '!ended', '!status 403']);
+    assert.deepEqual(told.slice(0, 6), ['list', 'a', '=', 'ok', '!ended', 'list']);
+    assert.equal(told[6], '!status 403');
   });
 });
 

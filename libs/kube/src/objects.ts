@@ -22,8 +22,10 @@ export interface ObjectObserver<T extends KubeObject> {
   /** Called for each object of a list, and for each that is created or changed. */
   seen(object: T): void;
   deleted(object: T): void;
-  /** Called at the end of a list that is complete: it has been `seen` as a whole. @param version of the list */
-  listed(version: string, names: ReadonlySet<string>): void;
+  /** Called before the first object of a list. It may end without `listed`, and begin again. */
+  listing(): void;
+  /** Called at the end of a list that is complete: each of its objects has been `seen` since `listing`. @param version of the list */
+  listed(version: string): void;
   /** Called when a list or a watch has failed, which is tried again, and without an error when a watch is open. */
   failed(error: Error | undefined): void;
 }
@@ -36,7 +38,8 @@ export interface FollowedKind {
 
 interface List<T> {
   readonly metadata?: { readonly resourceVersion?: string; readonly continue?: string };
-  readonly items?: readonly T[];
+  /** Go says null of none. */
+  readonly items?: readonly T[] | null;
 }
 
 interface WatchEvent<T> {
@@ -73,31 +76,31 @@ export function followObjects<T extends KubeObject>(
   const selected = kind.labelSelector === undefined ? {} : { labelSelector: kind.labelSelector };
   let path = '';
 
-  const pageOf = (query: Readonly<Record<string, string>>, signal: AbortSignal) =>
-    client.request<List<T>>({ method: 'GET', path, query, signal });
+  const pageOf = (query: Readonly<Record<string, string>>, signal: AbortSignal, most = {}) =>
+    client.request<List<T>>({ method: 'GET', path, query, signal, ...most });
 
   const list = async (signal: AbortSignal) => {
-    const names = new Set<string>();
     const at = performance.now();
     let query: Record<string, string> = selected;
     let limit = KUBE.pageObjects;
+    observer.listing();
     for (;;) {
-      const page = await pageOf({ ...query, limit: String(limit) }, signal).catch((error: Error) => {
+      const most = limit === 1 ? {} : { answerBytes: KUBE.pageBytes };
+      const page = await pageOf({ ...query, limit: String(limit) }, signal, most).catch((error: Error) => {
         if (!(error.cause instanceof AnswerTooLong) || limit === 1) throw error;
         limit = Math.ceil(limit / 8);
+        return undefined;
       });
-      if (!page) continue;
-      const { items = [], metadata = {} } = page;
-      for (const item of items) {
-        names.add(objectName(item));
-        observer.seen(item);
-      }
+      if (page === undefined) continue;
+      const { items, metadata = {} } = page;
+      for (const item of items ?? []) observer.seen(item);
       if (!metadata.continue) {
         version = metadata.resourceVersion ?? '';
         listedAt = at;
-        return observer.listed(version, names);
+        return observer.listed(version);
       }
       query = { ...query, continue: metadata.continue };
+      limit = Math.min(KUBE.pageObjects, 2 * limit);
     }
   };
 

@@ -3,7 +3,7 @@ import { passwordHash } from '@isthmus/admission';
 import { yamlValue } from '@isthmus/kube/yaml';
 import { stringify } from 'yaml';
 import { OwnSecret, PLANE, type Reference, type Source, type Store } from './kinds.ts';
-import type { Values } from './values.ts';
+import { NotKept, type Values } from './values.ts';
 
 /** Where references lead: values by `NAMESPACE/NAME`. */
 export type Stores = (store: Store, name: string) => Values | undefined;
@@ -79,6 +79,7 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
   const names = new Set<string>();
   const fields: Record<string, unknown> = Object.assign({}, ...sources.map((source) => source.fields));
   const { tenant = `${namespace}-${name}`, clusterProfile, unixSocket: _, source: __, ...rest } = fields;
+  for (const { unkept } of sources) if (unkept !== undefined) faults.push({ at: '', message: unkept });
   if (!NAME.test(namespace) || !NAME.test(name)) faults.push({ at: '', message: 'its name is no name of a file' });
   if (fileName(sources[0]).length > FILE_CHARACTERS)
     faults.push({ at: '', message: `namespace and name have more than ${FILE_CHARACTERS} characters together` });
@@ -113,7 +114,8 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
       throw new Error(`${what} ${full} is of another namespace, and does not allow tenants of ${namespace}${unkept}`);
     const value = found.values.get(place.key);
     if (value === undefined) throw new Error(`${what} ${full} has no key ${JSON.stringify(place.key)}${unkept}`);
-    if (value instanceof Error) throw new Error(`${what} ${full}, key ${JSON.stringify(place.key)}: ${value.message}`);
+    if (value instanceof NotKept)
+      throw new Error(`${what} ${full}, key ${JSON.stringify(place.key)}: ${value.message}`);
     if (kubeconfig) checkKubeconfig(value);
     return value;
   };

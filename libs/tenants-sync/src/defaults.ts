@@ -10,12 +10,16 @@ export const SYNC = {
   graceLookMs: 1000,
   /** How long files stay that no tenant's file names any more: a member may just be reading them. */
   oldFilesMs: 60_000,
-  /** The largest value of a secret or config map that is kept: a CA bundle has a few KiB, a revocation list some 100. */
+  /** The largest value of a secret or config map that is kept, and the largest spec: a CA bundle has a few KiB, a revocation list some 100. */
   valueBytes: 256 * 1024,
-  /** What all labelled secrets and config maps of one namespace may hold together. Who may create them there fills no more than this. */
+  /** What is kept of all objects of a kind of one namespace together. Who may create them there fills no more than this. */
   namespaceBytes: 4 * 1024 * 1024,
-  /** How many keys and allowed namespaces they may have together. Each takes some 100 bytes, whatever its value has. */
+  /** How many they may be, with their keys and allowed namespaces. Each takes some 100 bytes to 1 KiB, whatever its value has. */
   namespaceEntries: 10_000,
+  /** The shortest time between two lists of a kind of which more can be kept than before. */
+  freedMs: 5000,
+  /** The same in times of how long the last one took. */
+  freedTimes: 20,
   /** The longest text of what is wrong with an object. One can name hundreds of secrets that are not there, and all members read of it. */
   faultCharacters: 2000,
   /** The most objects of which the report says what is wrong, 3 MB at most: members read 4 MiB of it. */

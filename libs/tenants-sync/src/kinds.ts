@@ -157,6 +157,8 @@ export interface Source extends SourceName {
   /** Whether its end needs no grace. */
   readonly atOnce: boolean;
   readonly fields: Readonly<Record<string, unknown>>;
+  /** Why its fields are not kept, if they are not. */
+  readonly unkept?: string;
 }
 
 /** @returns undefined for an object that is not of this plane. `Tenant` objects without the label are of every plane that sees them */

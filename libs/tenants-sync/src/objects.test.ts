@@ -3,6 +3,7 @@ import { beforeEach, describe, it } from 'node:test';
 import type { KubeObject } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import { KnownObjects } from './objects.ts';
+import { NO_ROOM } from './shares.ts';
 
 describe('the known objects of one kind', () => {
   let now: number;
@@ -13,10 +14,11 @@ describe('the known objects of one kind', () => {
     now = 0;
     told = [];
     known = new KnownObjects<KubeObject, string>({
-      keep: ({ metadata: { labels } }) => labels?.is,
+      keep: ({ metadata: { labels } }, isKnown) => (labels?.is === 'too much' && !isKnown ? NO_ROOM : labels?.is),
       changed: (name, gone) => void told.push(gone === undefined ? name : `-${name} ${gone}`),
       rolledBack: (name) => void told.push(`${name} as it was`),
       failed() {},
+      listing() {},
       listed() {},
       restores: { count: 0 },
       now: () => now,
@@ -26,7 +28,12 @@ describe('the known objects of one kind', () => {
   const object = (name: string, version: number, is?: string): KubeObject => ({
     metadata: { name, namespace: 'n', resourceVersion: String(version), ...(is !== undefined && { labels: { is } }) },
   });
-  const list = (version: number, ...names: string[]) => known.listed(String(version), new Set(names));
+  /** Lists objects, of which nothing is known anew. */
+  const list = (version: number, ...objects: KubeObject[]) => {
+    known.listing();
+    for (const each of objects) known.seen(each);
+    known.listed(String(version));
+  };
 
   it('go when the API server says that they were deleted', () => {
     known.seen(object('a', 1, 'first'));
@@ -38,21 +45,21 @@ describe('the known objects of one kind', () => {
   it('stay when a list lacks them, until another an hour later does', () => {
     known.seen(object('a', 1, 'x'));
     known.seen(object('b', 1, 'x'));
-    list(5, 'n/b');
+    list(5, object('b', 1, 'x'));
     now = SYNC.absentMs - 1;
-    list(6, 'n/b');
+    list(6, object('b', 1, 'x'));
     assert.equal(known.get('n/a'), 'x');
     now = SYNC.absentMs;
-    list(7, 'n/b');
+    list(7, object('b', 1, 'x'));
     assert.deepEqual(told, ['n/a', 'n/b', '-n/a x']);
   });
 
   it('stay when one list has them in between', () => {
     known.seen(object('a', 1, 'x'));
-    list(5, 'n/b');
-    list(6, 'n/a');
+    list(5, object('b', 1, 'x'));
+    list(6, object('a', 1, 'x'));
     now = SYNC.absentMs;
-    list(7, 'n/b');
+    list(7, object('b', 1, 'x'));
     assert.equal(known.get('n/a'), 'x');
   });
 
@@ -61,7 +68,7 @@ describe('the known objects of one kind', () => {
     for (const hour of [0, 1, 2]) {
       now = hour * SYNC.absentMs;
       list(200);
-      list(99, 'n/b');
+      list(99, object('b', 1, 'x'));
     }
     assert.equal(known.get('n/a'), 'x');
   });
@@ -69,18 +76,18 @@ describe('the known objects of one kind', () => {
   it('stay through ten minutes without an API server, and with one that has come back as it was a day ago', () => {
     known.seen(object('old', 100, 'x'));
     known.seen(object('new', 200, 'x'));
-    list(200, 'n/old', 'n/new');
+    list(200, object('old', 100, 'x'), object('new', 200, 'x'));
     for (; now < 600_000; now += SYNC.statusMs) known.failed(new Error('ECONNREFUSED'));
     known.seen(object('old', 90, 'x'));
     for (let hours = 0; hours < 24; hours++) {
       now += SYNC.absentMs;
-      list(91 + hours, 'n/old');
+      list(91 + hours, object('old', 90, 'x'));
     }
     assert.equal(known.get('n/new'), 'x');
     assert.deepEqual(told, ['n/old', 'n/new', 'n/old as it was', 'n/new as it was']);
     for (let lists = 0; lists < 3; lists++) {
       now += SYNC.absentMs;
-      list(1000 + lists, 'n/old');
+      list(1000 + lists, object('old', 90, 'x'));
     }
     assert.equal(known.get('n/new'), 'x');
     known.deleted(object('new', 2000, 'x'));
@@ -94,7 +101,7 @@ describe('the known objects of one kind', () => {
     known.seen(object('b', 210, 'x'));
     known.seen(object('a', 190, 'w'));
     for (const version of [300, 400, 500]) {
-      list(version, 'n/a');
+      list(version, object('a', 190, 'w'));
       now += SYNC.absentMs;
     }
     assert.deepEqual([known.get('n/a'), known.get('n/b')], ['w', 'x']);
@@ -113,14 +120,25 @@ describe('the known objects of one kind', () => {
     assert.deepEqual(told, ['n/a', 'n/a']);
   });
 
+  it('go only when they are gone, though their namespace has no room for them any more', () => {
+    known.assume('n/a', 'stands for it');
+    for (const version of [1, 2]) known.seen(object('b', version, 'too much'));
+    assert.equal(known.get('n/b'), undefined);
+    for (const version of [1, 2, 3]) {
+      list(version, object('a', 1, 'too much'), object('b', version, 'too much'));
+      now += SYNC.absentMs;
+    }
+    assert.deepEqual([told, known.get('n/a')], [['n/a'], 'too much']);
+  });
+
   it('go in the same way when nobody has seen them, as those of which only a file is left', () => {
     known.assume('n/a', 'stands for it');
     for (; now < 3 * SYNC.absentMs; now += SYNC.absentMs) list(4);
     assert.deepEqual(told, []);
     now = 0;
-    list(5, 'n/b');
+    list(5, object('b', 1, 'x'));
     now = SYNC.absentMs;
-    list(6, 'n/b');
-    assert.deepEqual(told, ['-n/a stands for it']);
+    list(6, object('b', 1, 'x'));
+    assert.deepEqual(told, ['n/b', '-n/a stands for it']);
   });
 });

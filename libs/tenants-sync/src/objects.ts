@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { compareVersions, type KubeObject, type ObjectObserver, objectName } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
+import { NO_ROOM } from './shares.ts';
 
 interface Known<K> {
   /** Undefined for one that nobody has seen. */
@@ -8,20 +9,27 @@ interface Known<K> {
   /** What stands for it once it is gone, if nobody has seen it. */
   readonly assumed?: K;
   readonly version: string;
+  /** The number of the list that has it, or after which it was seen. */
+  list: number;
   /** When a complete list first lacked it; infinite if only a deletion that is seen ends it. */
   absentAt?: number;
 }
 
 export interface KnownOptions<T, K> {
-  /** Returns what is kept of an object; undefined if it is to be taken as one that does not exist. */
-  readonly keep: (object: T) => K | undefined;
+  /**
+   * Returns what is kept of an object; undefined if it is to be taken as one that does not exist.
+   * @param known whether there is anything of it: then there is room for it
+   */
+  readonly keep: (object: T, known: boolean) => K | typeof NO_ROOM | undefined;
   /** Called with the name of an object that is new, is gone, or of which something else is kept. @param gone what was kept of it last, if it is */
   readonly changed: (name: string, gone?: K) => void;
   /** Called with the name of an object whose last state the API server no longer has, because its etcd was restored. */
   readonly rolledBack: (name: string) => void;
   readonly failed: (error: Error | undefined) => void;
-  /** Called with each complete list. @param names what it has */
-  readonly listed: (names: ReadonlySet<string>) => void;
+  /** Called before each list. */
+  readonly listing: () => void;
+  /** Called with each complete list. @param has whether it has an object of a name */
+  readonly listed: (has: (name: string) => boolean) => void;
   /** How often an object or a list of any kind was older than before, as after a restore. All kinds of an API server share it. */
   readonly restores: { count: number };
   /** A steady clock, in milliseconds. */
@@ -42,6 +50,9 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   #newest = '';
   /** How many restores the last list has taken into account. */
   #restores = 0;
+  /** How many lists have begun, and whether there was an object since. */
+  #list = 0;
+  #seen = false;
 
   constructor(options: KnownOptions<T, K>) {
     this.#options = options;
@@ -53,26 +64,28 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
 
   /** Takes an object for one that was there, such as one of which a file lies here. @param gone what stands for it if no list has it */
   assume(name: string, gone: K): void {
-    if (!this.#known.has(name)) this.#known.set(name, { kept: undefined, assumed: gone, version: '' });
+    if (!this.#known.has(name)) this.#known.set(name, { kept: undefined, assumed: gone, version: '', list: 0 });
   }
 
   seen(object: T): void {
     const { keep, changed, rolledBack, restores } = this.#options;
     const name = objectName(object);
-    const kept = keep(object);
+    this.#seen = true;
     const before = this.#known.get(name);
+    const kept = keep(object, before !== undefined);
     const version = object.metadata.resourceVersion ?? '';
     if (compareVersions(version, this.#newest) > 0 || this.#newest === '') this.#newest = version;
     if (before && compareVersions(version, before.version) < 0) {
       restores.count++;
       rolledBack(name);
     }
+    if (kept === NO_ROOM) return;
     if (kept === undefined) {
       this.#known.delete(name);
       if (before) changed(name, before.kept ?? before.assumed);
       return;
     }
-    this.#known.set(name, { kept, version });
+    this.#known.set(name, { kept, version, list: this.#list });
     if (!isDeepStrictEqual(before?.kept, kept)) changed(name);
   }
 
@@ -81,10 +94,17 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
     const before = this.#known.get(name);
     if (!before) return;
     this.#known.delete(name);
-    this.#options.changed(name, this.#options.keep(object) ?? before.kept ?? before.assumed);
+    const last = this.#options.keep(object, true);
+    this.#options.changed(name, (last === NO_ROOM ? undefined : last) ?? before.kept ?? before.assumed);
   }
 
-  listed(version: string, names: ReadonlySet<string>): void {
+  listing(): void {
+    this.#list++;
+    this.#seen = false;
+    this.#options.listing();
+  }
+
+  listed(version: string): void {
     const { now, changed, rolledBack, listed, restores } = this.#options;
     const at = now();
     if (compareVersions(version, this.#newest) < 0) restores.count++;
@@ -92,18 +112,18 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
     this.#restores = restores.count;
     this.#newest = version || this.#newest;
     for (const [name, known] of this.#known) {
-      if (names.has(name)) delete known.absentAt;
+      if (known.list === this.#list) delete known.absentAt;
       else if (restored) {
         known.absentAt = Number.POSITIVE_INFINITY;
         rolledBack(name);
-      } else if (names.size === 0) continue;
+      } else if (!this.#seen) continue;
       else if (known.absentAt === undefined) known.absentAt = at;
       else if (at - known.absentAt >= SYNC.absentMs) {
         this.#known.delete(name);
         changed(name, known.kept ?? known.assumed);
       }
     }
-    listed(names);
+    listed((name) => this.#known.get(name)?.list === this.#list);
   }
 
   failed(error: Error | undefined): void {

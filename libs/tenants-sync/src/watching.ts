@@ -1,5 +1,6 @@
 import { followObjects, type KubeClient, type KubeObject, objectName, unlessNotFound } from '@isthmus/kube';
 import type { Stores } from './compose.ts';
+import { SYNC } from './defaults.ts';
 import {
   type AgentTokens,
   FROM,
@@ -15,6 +16,7 @@ import {
   TENANT,
 } from './kinds.ts';
 import { KnownObjects, type KnownOptions } from './objects.ts';
+import { NO_ROOM, Shares } from './shares.ts';
 import type { ToldStatus } from './status.ts';
 import { ValueKeeper, type Values, type ValuesObject } from './values.ts';
 
@@ -39,16 +41,32 @@ export interface WatchingOptions {
   readonly now: () => number;
 }
 
+/** A kind that is followed. */
+interface Followed {
+  readonly shares: Shares;
+  /** When its last list began, and how long the last complete one took, in milliseconds. */
+  begunAt: number;
+  tookMs: number;
+  readonly begin: () => AsyncDisposable;
+  follower?: AsyncDisposable;
+}
+
 /** Follows all objects of which tenants are made. */
 export class Watching implements AsyncDisposable {
-  readonly stores: Stores = (store, name) => this.#values.get(store)?.get(name);
+  readonly stores: Stores = (store, name) => {
+    const { known, keeper } = this.#values.get(store) ?? {};
+    return known?.get(name) ?? keeper?.missing(name.slice(0, name.indexOf('/')));
+  };
   readonly #options: WatchingOptions;
   /** In the order in which they say what a tenant is: the last one overrides. */
   readonly #sources = new Map<Source['kind'], KnownObjects<SourceObject, Source>>();
-  readonly #values = new Map<Store, KnownObjects<ValuesObject, Values>>();
+  readonly #values = new Map<
+    Store,
+    { readonly known: KnownObjects<ValuesObject, Values>; readonly keeper: ValueKeeper }
+  >();
   /** What has not been listed yet. */
   readonly #unlisted = new Set<string>();
-  readonly #followers: AsyncDisposable[] = [];
+  readonly #followed: Followed[] = [];
   readonly #restores = { count: 0 };
   /** Of `Tenant` objects, by name. */
   readonly #statuses = new Map<string, ToldStatus>();
@@ -58,7 +76,13 @@ export class Watching implements AsyncDisposable {
     const { from, plane, changed, lying } = options;
     for (const kind of [...from.map((each) => FROM[each]), TENANT]) {
       const path = (signal: AbortSignal) => this.#servedPath(kind, signal);
-      const known = this.#follow(kind.plural, path, { keep: this.#keeper(kind), changed });
+      const shares = new Shares({
+        why: (namespace) =>
+          `what ${kind.plural} of ${namespace} say has more than ${SYNC.namespaceBytes} characters, or they are more than ${SYNC.namespaceEntries}`,
+        failed: this.#shortOf(kind.plural),
+      });
+      const keep = this.#keeper(kind, shares);
+      const known = this.#follow<SourceObject, Source>(kind.plural, path, { keep, changed, shares });
       this.#sources.set(kind.kind, known);
       for (const each of lying) if (each.kind === kind.kind) known.assume(objectName({ metadata: each }), goneOf(each));
     }
@@ -84,19 +108,46 @@ export class Watching implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.#followers.map((each) => each[Symbol.asyncDispose]()));
+    await Promise.all(this.#followed.map(({ follower }) => follower?.[Symbol.asyncDispose]()));
+  }
+
+  /** Lists kinds again of which more can be kept than before. What takes long is done rarely. */
+  async listFreed(): Promise<void> {
+    const now = this.#options.now();
+    for (const each of this.#followed) {
+      const { shares, begunAt, tookMs } = each;
+      if (!shares.freed || now - begunAt < Math.max(SYNC.freedMs, SYNC.freedTimes * tookMs)) continue;
+      shares.freed = false;
+      await each.follower?.[Symbol.asyncDispose]();
+      each.follower = each.begin();
+    }
   }
 
   /** What is kept of the objects of a kind, with the status of those of ours beside it. */
-  #keeper(kind: SourceKind): (object: SourceObject) => Source | undefined {
+  #keeper(kind: SourceKind, shares: Shares): KnownOptions<SourceObject, Source>['keep'] {
     const keep = sourceKeeper(kind, this.#options.plane, this.#options.agents);
-    if (kind !== TENANT) return keep;
-    return (object) => {
-      const kept = keep(object);
+    return (object, known) => {
+      const whole = keep(object);
+      if (!whole) return undefined;
+      const name = objectName(object);
+      const kept = shares.keep(name, (part) => {
+        if (!part.take(0, 1) && !known) return NO_ROOM;
+        const characters = JSON.stringify(whole.fields).length;
+        const isLarge = characters > SYNC.valueBytes;
+        if (!isLarge && part.take(characters, 0)) return whole;
+        const large = `it has ${characters} characters: at most ${SYNC.valueBytes} are read`;
+        return { ...whole, fields: {}, unkept: isLarge ? large : shares.why(whole.namespace) };
+      });
       const { status = {}, metadata } = object;
-      if (kept) this.#statuses.set(objectName(object), { status, version: metadata.resourceVersion ?? '' });
+      if (kind === TENANT && kept !== NO_ROOM)
+        this.#statuses.set(name, { status, version: metadata.resourceVersion ?? '' });
       return kept;
     };
+  }
+
+  /** Says that a namespace has more than its share of what is kept of a kind. */
+  #shortOf(what: string) {
+    return (namespace: string, error: Error | undefined) => this.#options.failed(`${what} of ${namespace}`, error);
   }
 
   #followValues(
@@ -106,19 +157,19 @@ export class Watching implements AsyncDisposable {
   ): void {
     const [kind, plural] =
       store === 'config map' ? (['config map', 'configmaps'] as const) : (['secret', 'secrets'] as const);
-    const keeper = new ValueKeeper(kind, keys);
-    const changed = (name: string, gone?: Values) => {
-      if (gone) keeper.forget(name);
-      this.#options.changedValues(name);
-    };
-    const keep = (object: ValuesObject) => keeper.keep(object);
-    this.#values.set(store, this.#follow(what, this.#pathOf('/api/v1', plural), { keep, changed }, labelSelector));
+    const keeper = new ValueKeeper(kind, this.#shortOf(what), keys);
+    const { shares } = keeper;
+    const changed = (name: string) => this.#options.changedValues(name);
+    const keep: KnownOptions<ValuesObject, Values>['keep'] = (object, known) => keeper.keep(object, known);
+    const path = this.#pathOf('/api/v1', plural);
+    const known = this.#follow<ValuesObject, Values>(what, path, { keep, changed, shares }, labelSelector);
+    this.#values.set(store, { known, keeper });
   }
 
   #follow<T extends KubeObject, K>(
     what: string,
     path: Parameters<typeof followObjects>[1]['path'],
-    { keep, changed }: Pick<KnownOptions<T, K>, 'keep' | 'changed'>,
+    { keep, changed, shares }: Pick<KnownOptions<T, K>, 'keep' | 'changed'> & { readonly shares: Shares },
     labelSelector?: string,
   ): KnownObjects<T, K> {
     this.#unlisted.add(what);
@@ -126,6 +177,7 @@ export class Watching implements AsyncDisposable {
     const known = new KnownObjects<T, K>({
       ...{ keep, now, restores: this.#restores },
       changed: (name, gone) => {
+        if (gone !== undefined) shares.forget(name);
         if (gone !== undefined && what === TENANT.plural) this.#statuses.delete(name);
         changed(name, gone);
       },
@@ -133,19 +185,31 @@ export class Watching implements AsyncDisposable {
       failed: (error) => {
         // `Tenant` objects are needed only where nothing else makes tenants.
         const none = error instanceof NotServed && what === TENANT.plural && from.length > 0;
-        if (none) known.listed('', NONE);
-        else failed(what, error);
+        if (none) {
+          known.listing();
+          known.listed('');
+        } else failed(what, error);
       },
-      listed: (names) => {
+      listing() {
+        followed.begunAt = now();
+        shares.listing();
+      },
+      listed: (has) => {
+        followed.tookMs = now() - followed.begunAt;
+        shares.listed();
         // What the API server lacks can have no status, though its tenant stays.
         if (what === TENANT.plural)
-          for (const name of this.#statuses.keys()) if (!names.has(name)) this.#statuses.delete(name);
+          for (const name of this.#statuses.keys()) if (!has(name)) this.#statuses.delete(name);
         this.#unlisted.delete(what);
         if (this.#unlisted.size === 0) listed();
       },
     });
     const selected = labelSelector === undefined ? {} : { labelSelector };
-    this.#followers.push(followObjects(client, { path, ...selected }, known));
+    const begin = () => followObjects(client, { path, ...selected }, known);
+    const followed: Followed = { shares, begunAt: 0, tookMs: 0, begin };
+    // It begins to list at once.
+    followed.follower = begin();
+    this.#followed.push(followed);
     return known;
   }
 
@@ -165,8 +229,6 @@ export class Watching implements AsyncDisposable {
 function goneOf(name: SourceName): Source {
   return { ...name, created: 0, generation: 0, atOnce: true, fields: {} };
 }
-
-const NONE: ReadonlySet<string> = new Set();
 
 /** The API server has no such kind: its definition may be installed later. */
 export class NotServed extends Error {
