@@ -1,9 +1,9 @@
-import { Backoff } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { adviceOnRights, type KubeClient, KubeStatusError } from './client.ts';
 import { KUBE } from './defaults.ts';
-import { type Lease, type LeaseCall, type LeaseList, leasesPath, periodic, SeenLeases } from './lease.ts';
+import { type Lease, type LeaseCall, leasesPath, SeenLeases } from './lease.ts';
 import { timed } from './lease-holder.ts';
+import { followObjects } from './objects.ts';
 
 export interface LeaseCountObserver {
   listed(call: LeaseCall): void;
@@ -21,17 +21,13 @@ export interface LeaseCounterOptions {
   readonly now?: () => number;
 }
 
-interface WatchEvent {
-  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
-  readonly object: Lease & { readonly code?: number; readonly reason?: string; readonly message?: string };
-}
-
-/** Counts servers by their leases (`--count-server-leases`): lists them, then watches, and starts over when the watch ends. */
+/** Counts servers by their leases (`--count-server-leases`). */
 export class LeaseCounter implements AsyncDisposable {
   readonly #options: LeaseCounterOptions;
   readonly #leases: SeenLeases;
-  readonly #backoff = new Backoff(KUBE.watchRetryFirstMs, KUBE.watchRetryCapMs);
   readonly #following: AsyncDisposable;
+  /** Those of a list that is not complete yet. */
+  #listed: Lease[] | undefined;
   /** Whether the leases match those of the API server. */
   #current = false;
   #lastCount = 1;
@@ -39,10 +35,27 @@ export class LeaseCounter implements AsyncDisposable {
   constructor(options: LeaseCounterOptions) {
     this.#options = options;
     this.#leases = new SeenLeases(options.now ?? (() => performance.now()));
-    this.#following = periodic(
-      (signal) => this.#follow(signal),
-      (error) => this.#lost(error),
-    );
+    const { client, namespace, selector: labelSelector, observer } = options;
+    const times = { idleMs: KUBE.watchIdleMs, retryCapMs: KUBE.watchRetryCapMs };
+    const kind = { path: leasesPath(namespace), labelSelector, ...times };
+    this.#following = followObjects<Lease>(observed(client, observer), kind, {
+      listing: () => {
+        this.#listed = [];
+      },
+      seen: (lease) => {
+        if (this.#listed) this.#listed.push(lease);
+        else this.#leases.see(lease);
+      },
+      deleted: ({ metadata: { name } }) => this.#leases.delete(name),
+      listed: () => {
+        this.#leases.list(this.#listed ?? [], true);
+        this.#listed = undefined;
+        this.#current = true;
+      },
+      failed: (error) => {
+        if (error) this.#lost(error);
+      },
+    });
   }
 
   /** Returns how many servers were seen to renew their leases in time: at least 1, and the last good count while the API server is down. */
@@ -56,62 +69,35 @@ export class LeaseCounter implements AsyncDisposable {
     return this.#following[Symbol.asyncDispose]();
   }
 
-  /** Lists once, then watches until the watch ends. */
-  async #follow(signal: AbortSignal): Promise<number> {
-    const { client, namespace, selector, observer } = this.#options;
-    const call = { method: 'GET', path: leasesPath(namespace), query: { labelSelector: selector }, signal } as const;
-    const { items = [], metadata } = await timed(
-      () => client.request<LeaseList>(call),
-      (outcome) => observer.listed(outcome),
-    );
-    this.#leases.list(items, true);
-    this.#current = true;
-    const query = { ...call.query, resourceVersion: metadata?.resourceVersion ?? '', allowWatchBookmarks: 'true' };
-    await this.#watch({ ...call, query }, signal);
-    this.#backoff.reset();
-    // The watch ended normally. The pause protects a server that ends every watch at once.
-    return KUBE.watchRetryFirstMs;
-  }
-
-  async #watch(call: Parameters<KubeClient['watch']>[0], signal: AbortSignal): Promise<void> {
-    const { client, observer } = this.#options;
-    const onOpen = () => observer.watched({ status: 200, reason: '' });
-    try {
-      const events = client.watch<WatchEvent>(call, {
-        signal,
-        lengthMs: KUBE.watchMs,
-        idleMs: KUBE.watchIdleMs,
-        onOpen,
-      });
-      for await (const event of events) this.#apply(event);
-    } catch (error) {
-      if (error instanceof KubeStatusError) observer.watched({ status: error.status, reason: error.reason });
-      throw error;
-    }
-  }
-
-  #apply({ type, object }: WatchEvent): void {
-    switch (type) {
-      case 'ADDED':
-      case 'MODIFIED':
-        this.#leases.see(object);
-        return;
-      case 'DELETED':
-        this.#leases.delete(object.metadata.name);
-        return;
-      case 'ERROR':
-        // Usually 410: the listed version is too old to watch from.
-        throw new Error(`the watch ended: ${object.code ?? ''} ${object.reason ?? ''} ${object.message ?? ''}`);
-    }
-  }
-
-  #lost(error: unknown): number {
+  #lost(error: Error): void {
     this.count();
     this.#current = false;
     const advice = adviceOnRights(error, `get, list and watch on leases in the namespace ${this.#options.namespace}`);
     this.#options.warn(
       `cannot watch server leases, still counting ${this.#lastCount} server(s): ${inWords(error)}${advice}`,
     );
-    return this.#backoff.next();
   }
+}
+
+/** A client that tells of its lists and watches. */
+function observed(client: KubeClient, observer: LeaseCountObserver): Pick<KubeClient, 'request' | 'watch'> {
+  return {
+    request: (call) =>
+      timed(
+        () => client.request(call),
+        (outcome) => observer.listed(outcome),
+      ),
+    async *watch(call, options) {
+      const onOpen = () => {
+        observer.watched({ status: 200, reason: '' });
+        options.onOpen();
+      };
+      try {
+        yield* client.watch(call, { ...options, onOpen });
+      } catch (error) {
+        if (error instanceof KubeStatusError) observer.watched({ status: error.status, reason: error.reason });
+        throw error;
+      }
+    },
+  };
 }

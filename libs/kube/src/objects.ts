@@ -34,6 +34,10 @@ export interface FollowedKind {
   /** `/apis/isthmus.dev/v1alpha1/tenants`; asked for before each list and watch, because a version of a kind may come, or be served no more. */
   readonly path: string | ((signal: AbortSignal) => Promise<string>);
   readonly labelSelector?: string;
+  /** Without an event for so many milliseconds, a watch is opened again. Default 150 s. */
+  readonly idleMs?: number;
+  /** The longest pause after a failure, in milliseconds. Default 5 s. */
+  readonly retryCapMs?: number;
 }
 
 interface List<T> {
@@ -65,11 +69,12 @@ export function compareVersions(one: string, other: string): number {
  * @returns what ends it
  */
 export function followObjects<T extends KubeObject>(
-  client: KubeClient,
+  client: Pick<KubeClient, 'request' | 'watch'>,
   kind: FollowedKind,
   observer: ObjectObserver<T>,
 ): AsyncDisposable {
-  const backoff = new Backoff(KUBE.watchRetryFirstMs, KUBE.objectsRetryCapMs);
+  const { idleMs = KUBE.objectsIdleMs, retryCapMs = KUBE.objectsRetryCapMs } = kind;
+  const backoff = new Backoff(KUBE.watchRetryFirstMs, retryCapMs);
   /** What has been seen up to; undefined if all is to be listed. */
   let version: string | undefined;
   let listedAt = Number.NEGATIVE_INFINITY;
@@ -128,15 +133,14 @@ export function followObjects<T extends KubeObject>(
   const watch = async (signal: AbortSignal) => {
     const query = { ...selected, resourceVersion: version ?? '', allowWatchBookmarks: 'true' };
     const lengthMs = Math.max(1000, Math.min(KUBE.watchMs, listedAt + KUBE.relistMs - performance.now()));
-    const onOpen = () => {
-      backoff.reset();
-      observer.failed(undefined);
-    };
+    const onOpen = () => observer.failed(undefined);
     const events = client.watch<WatchEvent<T>>(
       { method: 'GET', path, query, signal },
-      { signal, lengthMs, idleMs: KUBE.objectsIdleMs, onOpen },
+      { signal, lengthMs, idleMs, onOpen },
     );
     for await (const event of events) apply(event);
+    // One that is opened and lost again and again is a failure, too.
+    backoff.reset();
   };
 
   return periodic(
