@@ -107,6 +107,28 @@ describe('the known objects of one kind', () => {
     assert.deepEqual([known.get('n/a'), known.get('n/b')], ['w', 'x']);
   });
 
+  it('stay where the API server comes back with versions so far ahead that nobody has written that much', () => {
+    known.seen(object('old', 100, 'x'));
+    known.seen(object('new', 200, 'x'));
+    list(300, object('old', 100, 'x'), object('new', 200, 'x'));
+    for (const version of [1_000_000_090, 1_000_000_100, 1_000_000_200]) {
+      now += SYNC.absentMs;
+      list(version, object('old', 100, 'x'));
+    }
+    assert.equal(known.get('n/new'), 'x');
+    assert.deepEqual(told, ['n/old', 'n/new', 'n/new as it was']);
+  });
+
+  it('go where much was written since', () => {
+    known.seen(object('a', 100, 'x'));
+    list(300, object('a', 100, 'x'));
+    for (const version of [20_000_000, 40_000_000]) {
+      now += SYNC.absentMs;
+      list(version, object('b', version, 'x'));
+    }
+    assert.equal(known.get('n/a'), undefined);
+  });
+
   it('go when they are no longer what is kept', () => {
     known.seen(object('a', 1, 'x'));
     known.seen(object('a', 2));

@@ -40,14 +40,16 @@ export interface KnownOptions<T, K> {
  * The objects of one kind. One that a list lacks stays, because lists come back empty or short: from a cache that is not filled, or an etcd
  * that was restored. It goes when the API server says that it was deleted, or when two complete lists an hour apart lack it. An empty list
  * never counts: an API server that is new, or has lost everything, answers so for hours, and one tenant too many does less harm than none.
- * Versions that go back show that an etcd was restored. What it has then counts, and of what it lacks, only a deletion ends anything. One kind
- * shows it for all: a restore that lifts the versions of lists (etcdutl's --bump-revision) leaves objects the ones that they had in the backup.
+ * Versions that go back, or ahead faster than an etcd takes writes (etcdutl's --bump-revision), show that an etcd was restored. What it has then
+ * counts, and of what it lacks, only a deletion ends anything. One kind shows it for all.
  */
 export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> {
   readonly #options: KnownOptions<T, K>;
   readonly #known = new Map<string, Known<K>>();
   /** The newest version since the last list. */
   #newest = '';
+  /** The version of the last list, and when that was. */
+  #last = { version: '', at: 0 };
   /** How many restores the last list has taken into account. */
   #restores = 0;
   /** How many lists have begun, and whether there was an object since. */
@@ -107,7 +109,12 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   listed(version: string): void {
     const { now, changed, rolledBack, listed, restores } = this.#options;
     const at = now();
-    if (compareVersions(version, this.#newest) < 0) restores.count++;
+    const { version: before, at: beforeAt } = this.#last;
+    this.#last = { version, at };
+    // NaN where a version is no number.
+    const written = before === '' ? 0 : Number(version) - Number(before);
+    const isAhead = written > (SYNC.writesPerSecond * Math.max(at - beforeAt, SYNC.writesMs)) / 1000;
+    if (isAhead || compareVersions(version, this.#newest) < 0) restores.count++;
     const restored = restores.count > this.#restores;
     this.#restores = restores.count;
     this.#newest = version || this.#newest;

@@ -31,6 +31,10 @@ export const noSnapshots: string | false =
     ? 'etcdctl or, from etcd 3.6 on, etcdutl is not installed: apt-get install etcd-client'
     : false);
 
+/** Why no API server comes back with a snapshot and lifted versions here, or false. */
+export const noBumps: string | false =
+  noSnapshots || (restorer() === 'etcdutl' ? false : 'etcdutl is not installed: go install go.etcd.io/etcd/etcdutl/v3');
+
 function versionOf(program: string, version = 'version'): string {
   const { status, stdout } = spawnSync(program, [version], { env: ETCD_ENV });
   return status === 0 ? String(stdout) : '';
@@ -185,10 +189,10 @@ export class KubernetesApi {
     await etcd('etcdctl', 'snapshot', 'save', `${this.#dir}/backup`, `--endpoints=127.0.0.1:${this.#ports.etcd}`);
   }
 
-  /** Brings it back, which is down, with the last snapshot. */
-  async restore(): Promise<void> {
+  /** Brings it back, which is down, with the last snapshot. @param flags of the restore */
+  async restore(...flags: readonly string[]): Promise<void> {
     await rm(`${this.#dir}/etcd`, { recursive: true });
-    await etcd(restorer(), 'snapshot', 'restore', `${this.#dir}/backup`, `--data-dir=${this.#dir}/etcd`);
+    await etcd(restorer(), 'snapshot', 'restore', `${this.#dir}/backup`, `--data-dir=${this.#dir}/etcd`, ...flags);
     await this.up();
   }
 

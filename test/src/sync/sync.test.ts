@@ -26,7 +26,7 @@ import {
 } from '../harness/index.ts';
 import { TenantTrust } from '../tenants/tenant-trust.ts';
 import { ApiDoor } from './api-door.ts';
-import { KubernetesApi, noApiServer, noSnapshots } from './kubernetes-api.ts';
+import { KubernetesApi, noApiServer, noBumps, noSnapshots } from './kubernetes-api.ts';
 import {
   anyDefinition,
   namespaceOf,
@@ -455,6 +455,34 @@ describe('An API server that goes away', { skip: noApiServer }, () => {
       assert.deepEqual(files(dir), restored);
       await kube.kubectl(['delete', '-n', 'away', 'tenant', 'same']);
       await until(() => !files(dir).includes('away.same.yaml'), { what: 'the end of a tenant that is deleted' });
+    }),
+  );
+
+  test(
+    'takes no tenant with it, nor does one whose snapshot lacks some, comes back with versions far ahead, and has gone back in nothing else',
+    { skip: noBumps },
+    scoped(async (scope) => {
+      const kube = await KubernetesApi.start(scope);
+      const door = await ApiDoor.open(scope, kube);
+      await kube.apply(namespaceOf('ahead'), ...(await tenantWithCa('ahead', 'same')));
+      const sync = await startSync(scope, door, { grace: '0s' }, undefined, STEPPED);
+      const { dir, program } = sync;
+      await written(dir, 'ahead.same.yaml');
+      await kube.backUp();
+      await kube.apply(...(await tenantWithCa('ahead', 'later')));
+      await written(dir, 'ahead.later.yaml');
+      await kube.down();
+      await kube.restore('--bump-revision=1000000000', '--mark-compacted');
+      await program.waitForLog(({ msg, object }) => object === 'ahead/later' && /was restored/.test(String(msg)), {
+        deadline: AWAY_MS,
+        what: 'a log line of the one that is gone',
+      });
+      for (let hours = 0; hours < HOURS; hours++) await anHour(door, sync);
+      assert.deepEqual(files(dir), ['ahead.later.yaml', 'ahead.same.yaml']);
+      await kube.kubectl(['delete', '-n', 'ahead', 'tenant', 'same']);
+      await until(() => !files(dir).includes('ahead.same.yaml'), { what: 'the end of a tenant that is deleted' });
+      await kube.apply(...(await tenantWithCa('ahead', 'next')));
+      await written(dir, 'ahead.next.yaml');
     }),
   );
 
