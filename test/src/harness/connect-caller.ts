@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
 import type { Identity } from '@isthmus/certificates/testing';
 import { within } from '@isthmus/runtime/testing';
 import type { Scope } from './scope.ts';
@@ -57,16 +57,29 @@ export async function open(scope: Scope, via: Via, deadline?: number): Promise<S
   return socket;
 }
 
-function openSocket(via: Via): Socket {
+const contexts = new Map<string, SecureContext>();
+
+/** Begins to connect. What is written before it is connected, and through a handshake if there is one, is sent then. */
+export function openSocket(via: Via): Socket {
   if ('uds' in via) return connectTcp({ path: via.uds, allowHalfOpen: true });
   const { port, host = '127.0.0.1' } = via;
-  const socket = connectTcp({ port, host, allowHalfOpen: true });
-  if (!('ca' in via)) return socket;
+  const tcp = connectTcp({ port, host, allowHalfOpen: true, noDelay: true });
+  if (!('ca' in via)) return tcp;
   const { serverName: servername = 'localhost' } = via;
   // As an API server does: no ALPN.
-  const client = via.identity && { cert: readFileSync(via.identity.cert), key: readFileSync(via.identity.key) };
-  socket.on('error', () => {});
-  return connectTls({ socket, servername, ca: readFileSync(via.ca), ...client });
+  const socket = connectTls({ socket: tcp, servername, secureContext: contextOf(via) });
+  tcp.on('error', (error) => socket.destroy(error));
+  return socket;
+}
+
+/** One for what the files hold now: a load would parse them again for each dial. */
+function contextOf({ ca, identity }: TlsVia): SecureContext {
+  const files = [ca, identity?.cert, identity?.key].map((path) => path && readFileSync(path, 'latin1'));
+  const context =
+    contexts.get(files.join()) ??
+    createSecureContext(Object.fromEntries(['ca', 'cert', 'key'].map((name, index) => [name, files[index]])));
+  contexts.set(files.join(), context);
+  return context;
 }
 
 export function describe(via: Via): string {
@@ -91,7 +104,8 @@ export async function tunnelThrough(scope: Scope, request: ConnectRequest): Prom
   return socket;
 }
 
-async function readAnswer(socket: Socket): Promise<ConnectAnswer> {
+/** Reads the answer to a CONNECT, and if that is a refusal, to the end of the connection. */
+export async function readAnswer(socket: Socket): Promise<ConnectAnswer> {
   let seen = Buffer.alloc(0);
   for (;;) {
     const end = seen.indexOf('\r\n\r\n');
