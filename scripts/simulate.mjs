@@ -1,6 +1,5 @@
 // npm run simulate: cuts simulated tunnels that outlive what carries them, in random schedules (docs/RESUME.md).
-import { commandLine, misused } from '../test/src/rig/command.ts';
-import { closingLine } from './lib/counts.mjs';
+import { commandLine, conclude, misused } from '../test/src/rig/command.ts';
 import { ensureInstalled } from './lib/ready.mjs';
 
 const { values } = commandLine(
@@ -33,5 +32,4 @@ for (let done = 0; done < schedules; done++) {
   if ((done + 1) % SAY_EVERY === 0) console.log(`${done + 1} of ${schedules} schedules, ${failed} failed`);
 }
 console.log(`${total.cuts} channels cut, ${total.gatewaysKilled} gateways killed, ${total.attaches} attaches`);
-console.log(closingLine({ passed: schedules - failed, failed, skipped: 0 }));
-process.exitCode = failed === 0 ? 0 : 1;
+conclude(schedules - failed, failed);

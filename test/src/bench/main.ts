@@ -1,5 +1,5 @@
 // npm run bench: measures what a plane carries and what it costs, compared to relays and to no plane at all, in one run.
-import { chosen, commandLine, interrupted, misused, say } from '../rig/command.ts';
+import { chosen, commandLine, conclude, interrupted, misused, say } from '../rig/command.ts';
 import { aligned } from '../rig/figures.ts';
 import { apart, pathsMissing } from '../rig/network.ts';
 import { madeHere } from '../rig/page.ts';
@@ -80,8 +80,7 @@ async function run(plan: Plan): Promise<void> {
   const book: Book = { made: { ...madeHere(), windowMs, rounds, busy }, runs };
   if (values.json) writeBook(values.json, book);
   if (!plan.short) say(`\n${aligned(figureTable(book, plan.lines))}\n`);
-  say(`${runs.length - failed} passed, ${failed} failed`);
-  process.exitCode = failed > 0 || runs.length === 0 ? 1 : 0;
+  conclude(runs.length - failed, failed);
 }
 
 if (!values.page && positionals.length > 0) misused('Only --page FILE... takes files.');

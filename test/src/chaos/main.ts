@@ -1,5 +1,5 @@
 // npm run chaos: injects one fault at a time into real processes under load.
-import { chosen, commandLine, interrupted, say } from '../rig/command.ts';
+import { chosen, commandLine, conclude, interrupted, say } from '../rig/command.ts';
 import { apart } from '../rig/network.ts';
 import { table, writePage } from './report.ts';
 import { EACH_KIND, ROWS } from './rows/index.ts';
@@ -60,9 +60,7 @@ async function main(): Promise<void> {
   if (whole) writePage(outcomes);
   const ran = outcomes.filter(({ skipped }) => !skipped);
   const failed = ran.filter(({ problems }) => problems.length > 0).length;
-  const skipped = outcomes.length - ran.length;
-  say(`${ran.length - failed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
-  process.exitCode = failed > 0 ? 1 : 0;
+  conclude(ran.length - failed, failed, outcomes.length - ran.length);
 }
 
 if (values.list) for (const { name, fault, holds } of ROWS) say(`${name.padEnd(24)}${fault}: ${holds}`);

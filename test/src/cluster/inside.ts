@@ -2,6 +2,7 @@
 // name of the control groups.
 import { writeFileSync } from 'node:fs';
 import { Scope } from '../harness/index.ts';
+import { conclude, say } from '../rig/command.ts';
 import { type Outcome, underLoad } from './faults/load.ts';
 import { kubectl } from './kubectl.ts';
 import type { Node } from './node.ts';
@@ -18,10 +19,6 @@ const [given = '{}', directory = '', group = ''] = process.argv.slice(2);
 const options = JSON.parse(given) as Options;
 const counts = { passed: 0, failed: 0 };
 const outcomes: Outcome[] = [];
-
-function say(text: string): void {
-  process.stdout.write(`${text}\n`);
-}
 
 function told(holds: boolean, what: string, start: number, detail: string): void {
   counts[holds ? 'passed' : 'failed'] += 1;
@@ -109,5 +106,6 @@ try {
 }
 printTable();
 writeFileSync(options.outcomes, JSON.stringify(outcomes));
-say(`\n${counts.passed} passed, ${counts.failed} failed`);
-process.exit(counts.failed > 0 || counts.passed === 0 ? 1 : 0);
+say('');
+conclude(counts.passed, counts.failed);
+process.exit();

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { VERSION } from '@isthmus/service';
 import { ROOT } from '../harness/runtime.ts';
 import { helmProgram } from '../k8s/chart.ts';
+import { say } from '../rig/command.ts';
 import { build, NODE_IMAGE, restoreNodeImage } from './build.ts';
 import { ended, must } from './command.ts';
 import { bringClusterApi } from './hoster.ts';
@@ -16,10 +17,6 @@ import { KEPT } from './settings.ts';
 import { WAYS, type Way } from './way.ts';
 
 const IMAGE_MS = 30 * 60_000;
-
-function say(text: string): void {
-  process.stdout.write(`${text}\n`);
-}
 
 /** Builds Isthmus' image from the work tree by `npm run image`, and copies its archive. */
 async function isthmusImage(archive: string): Promise<void> {

@@ -12,6 +12,12 @@ export function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
+/** Says how a run ended, in its last line, and gives the process its status: that nothing ran is no success. */
+export function conclude(passed: number, failed: number, skipped = 0): void {
+  say(`${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
+  process.exitCode = failed > 0 || passed + skipped === 0 ? 1 : 0;
+}
+
 /** Says what is wrong with the command line, and ends this process. */
 export function misused(what: string): never {
   process.stderr.write(`${what}\n--help shows all options.\n`);

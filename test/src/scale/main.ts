@@ -1,7 +1,7 @@
 // npm run scale: measures how the plane copes with thousands of agents. Prints tables, and every check that fails.
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import { Scope } from '../harness/scope.ts';
-import { chosen, commandLine, misused } from '../rig/command.ts';
+import { chosen, commandLine, conclude, misused } from '../rig/command.ts';
 import { check, type Findings } from './findings.ts';
 import { dials } from './phases/dials.ts';
 import { known, memory } from './phases/growth.ts';
@@ -119,21 +119,21 @@ class CurrentPlane {
   }
 }
 
-async function runPhases(): Promise<boolean> {
+async function runPhases(): Promise<void> {
   const agents = numberOf('agents', 10, short ? SHORT_AGENTS : AGENTS);
   const phases = chosen(PHASES, values.phase);
   const findings = await measured(sizesOf(agents), phases);
   if (!short && phases === PHASES && agents === AGENTS) write(findings);
-  return print(findings, short, out);
+  conclude(...print(findings, short, out));
 }
 
-async function runTenants(): Promise<boolean> {
+async function runTenants(): Promise<void> {
   // Twenty tenants have callers.
   const tenants = numberOf('tenants', 20, TENANTS);
   const log = (text: string) => void process.stderr.write(text);
   const findings = await tenantsRun({ tenants, ...(short ? SHORT_TENANTS : LONG_TENANTS) }, log);
   if (!short && tenants === TENANTS) write([findings], 'docs/TENANTS.md', `npm run scale -- --tenants ${TENANTS}`);
-  return print([findings], short, out);
+  conclude(...print([findings], short, out));
 }
 
 function out(text: string): void {
@@ -144,4 +144,4 @@ const missing = redisMissing();
 if (missing) {
   process.stderr.write(`${missing}\n`);
   process.exitCode = 2;
-} else process.exitCode = (await (values.tenants === undefined ? runPhases() : runTenants())) ? 0 : 1;
+} else await (values.tenants === undefined ? runPhases() : runTenants());

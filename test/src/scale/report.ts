@@ -4,15 +4,19 @@ import { aligned } from '../rig/figures.ts';
 import { madeHere, madeWith } from '../rig/page.ts';
 import { type Check, type Findings, merged, mib } from './findings.ts';
 
-/** Prints tables, checks that do not hold, and the closing line. A short run leaves out checks of time. @returns whether all held */
-export function print(all: readonly Findings[], short: boolean, out: (text: string) => void): boolean {
+/** Prints tables and checks that do not hold. A short run leaves out checks of time. @returns how many held, and how many did not */
+export function print(
+  all: readonly Findings[],
+  short: boolean,
+  out: (text: string) => void,
+): [passed: number, failed: number] {
   const { tables, checks: found } = merged(all);
   const checks = found.filter(({ timed }) => !(short && timed));
   for (const { title, columns, rows } of tables) out(`\n${title}\n${aligned([columns, ...rows])}\n`);
   const failed = checks.filter(({ holds }) => !holds);
   for (const { what, found: instead } of failed) out(`\nFAILED ${what}: ${instead}`);
-  out(`\n${checks.length - failed.length} passed, ${failed.length} failed\n`);
-  return failed.length === 0 && checks.length > 0;
+  out('\n');
+  return [checks.length - failed.length, failed.length];
 }
 
 /**
