@@ -171,8 +171,6 @@ export const RUNTIME = {
   bulkWriteBytes: 16 * 1024,
   /** A chunk of at least this length is part of a byte stream: it may wait until the end of the tick, so that several leave in one write. */
   bulkChunkBytes: 4096,
-  /** The most bytes to gather in one write, or to leave in a socket before its writer pauses: the size of one socket read. */
-  gatheredBytes: 64 * 1024,
 
   /** Items of a queue that were taken are dropped together, at least so many: to shift out each costs a copy of the rest. */
   droppedAtOnce: 64,

@@ -93,5 +93,5 @@ export {
   type TlsSettings,
   UnusablePem,
 } from './tls.ts';
-export { UnsentBound } from './unsent-bound.ts';
+export { boundCaller, UnsentBound } from './unsent-bound.ts';
 export { boundKeyUpdates, boundMet, boundVerification } from './verification-bound.ts';

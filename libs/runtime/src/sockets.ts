@@ -144,8 +144,8 @@ let holding: Socket[] = [];
 export function writeCoalesced(socket: Socket, chunk: Uint8Array): boolean {
   if (chunk.length >= RUNTIME.bulkChunkBytes && socket.writableCorked === 0) hold(socket);
   socket.write(chunk);
-  if (socket.writableLength >= RUNTIME.gatheredBytes) socket.uncork();
-  return !socket.writableNeedDrain || socket.writableLength < RUNTIME.gatheredBytes;
+  if (socket.writableLength >= bufferSizes.stream) socket.uncork();
+  return !socket.writableNeedDrain || socket.writableLength < bufferSizes.stream;
 }
 
 function hold(socket: Socket): void {

@@ -8,7 +8,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import { RUNTIME } from './defaults.ts';
 import { openFfi } from './ffi.ts';
-import { UnsentBound } from './unsent-bound.ts';
+import { boundUnixSocket, UnsentBound } from './unsent-bound.ts';
 
 const skip = process.platform === 'linux' && !('Deno' in globalThis) && openFfi() ? false : 'no node:ffi, or no Linux';
 
@@ -53,6 +53,15 @@ describe('the bytes that the kernel has not sent', { skip }, () => {
     assert.equal(UnsentBound.of(bounded.client)?.bytes, RUNTIME.unsentLeastBytes);
     const [few, many] = [await fill(bounded.client), await fill(free.client)];
     assert.ok(many > few + 8 * RUNTIME.unsentLeastBytes, `${few} and ${many} bytes`);
+  });
+
+  test('are few on a unix socket of a process whose memory has a limit', async (context) => {
+    const dir = await mkdtemp(join(tmpdir(), 'isthmus-'));
+    context.after(() => rm(dir, { recursive: true }));
+    const [bounded, free] = [await connection(context, `${dir}/1`), await connection(context, `${dir}/2`)];
+    boundUnixSocket(bounded.client, 16_384);
+    const [few, many] = [await fill(bounded.client), await fill(free.client)];
+    assert.ok(few <= 3 * 16_384 && many > 2 * few, `${few} and ${many} bytes`);
   });
 
   test('may be as many as the path delivers in a while', async (context) => {

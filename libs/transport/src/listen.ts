@@ -1,6 +1,7 @@
 import net, { type BlockList, type Socket } from 'node:net';
 import {
   bind,
+  boundCaller,
   descriptors,
   prefixAt,
   putBack,
@@ -110,6 +111,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       return false;
     }
     if (!('path' in address)) socket.setNoDelay(true);
+    else boundCaller?.(socket);
     return true;
   };
   const left = (socket: Socket) => void connections.delete(socket);

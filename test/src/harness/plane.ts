@@ -96,7 +96,13 @@ export async function agentMember(scope: Scope, trust: Trust, id: string, port: 
 }
 
 /** The callers' end of a plane, `isthmus hold`. @param gateways where callers connect to its gateways, the one to prefer first */
-export async function holdMember(scope: Scope, trust: Trust, gateways: readonly (Via | Ways)[], flags: Flags = {}) {
+export async function holdMember(
+  scope: Scope,
+  trust: Trust,
+  gateways: readonly (Via | Ways)[],
+  flags: Flags = {},
+  where: Pick<MemberSettings, 'env' | 'place'> = {},
+) {
   const healthPort = await freePort();
   const callers = await callersAt(trust, `${trust.dir}/hold-${healthPort}.sock`);
   const { cert, key } = await trust.callers.client('hold');
@@ -112,7 +118,7 @@ export async function holdMember(scope: Scope, trust: Trust, gateways: readonly 
     ...flags,
   };
   const runs = [...commandOf('isthmus'), 'hold'] as const;
-  return { member: new Member(scope, { id: 'hold', runs, flags: all, healthPort }), ways: callers.ways };
+  return { member: new Member(scope, { id: 'hold', runs, flags: all, healthPort, ...where }), ways: callers.ways };
 }
 
 function placeOf(gateway: Via | Ways): string {

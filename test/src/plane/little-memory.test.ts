@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   AS_IN_IMAGE,
   agentMember,
@@ -8,6 +9,7 @@ import {
   controlGroup,
   controlGroupMissing,
   goMissing,
+  holdMember,
   Member,
   type MemberSettings,
   newTrust,
@@ -20,6 +22,7 @@ import {
   unlessSlow,
   until,
   uplinkFlags,
+  type Ways,
 } from '../harness/index.ts';
 import { listening } from '../rig/child.ts';
 import { Control } from '../rig/load/control.ts';
@@ -30,13 +33,18 @@ import { beginPhase, Dialler, stopAll } from '../rig/load/workers.ts';
 
 const MIB = 1024 * 1024;
 
-/** The memory of each process, in bytes. */
+/** Callers use CONNECT or gRPC at the server, or CONNECT at `isthmus hold` beside it. */
+type Callers = 'connect' | 'grpc' | 'hold';
+
+/** The memory of each process, in bytes. `isthmus hold` has as much as the server. */
 type Sizes = Readonly<Record<'server' | 'agent', number>>;
 
 /** What README.md, the pages and the manifests give at least. */
 const LEAST: Sizes = { server: 128 * MIB, agent: 48 * MIB };
 /** What a pair needs for all of it in turn, and for uploads by gRPC beside idle tunnels. */
 const MORE: Sizes = { server: 192 * MIB, agent: 64 * MIB };
+/** What it needs if all idle tunnels fill. */
+const LATER: Sizes = { server: LEAST.server, agent: MORE.agent };
 /** What it needs for all of it at once. */
 const ALL: Sizes = { server: 256 * MIB, agent: 192 * MIB };
 /** What it needs for both directions at once, without idle tunnels. */
@@ -49,6 +57,9 @@ const TRANSFERS = 200;
 const KIB = 2048;
 /** Tunnels that carry nothing, beside everything else. */
 const IDLE = 500;
+/** Idle tunnels that carry so much each later, all at once, after nobody has read for a while. */
+const LATER_KIB = 512;
+const STALLED_MS = 5000;
 /** So many of the transfers read slowly, and so many beside them not at all. */
 const SLOW = 20;
 const STANDING_STILL = 10;
@@ -64,7 +75,7 @@ interface Rig {
   readonly control: Control;
   /** Tunnels, which go with the rig. */
   readonly open: Duplex[];
-  readonly groups: Readonly<Record<'server' | 'agent', ControlGroup>>;
+  readonly groups: Readonly<Record<string, ControlGroup>>;
 }
 
 /** As the harness' `agentMember`, with upstream's agent. */
@@ -73,12 +84,7 @@ async function goAgentMember(scope: Scope, trust: Trust, id: string, port: numbe
   return new Member(scope, { id, runs: [await peer(), 'agent'], flags, healthPort, ...settings });
 }
 
-async function rig(
-  scope: Scope,
-  protocol: 'grpc' | 'connect',
-  sizes: Sizes,
-  startAgent: typeof agentMember,
-): Promise<Rig> {
+async function rig(scope: Scope, callers: Callers, sizes: Sizes, startAgent: typeof agentMember): Promise<Rig> {
   const groups = { server: controlGroup(scope, sizes.server), agent: controlGroup(scope, sizes.agent) };
   const trust = await newTrust(scope);
   const env = AS_IN_IMAGE;
@@ -86,14 +92,23 @@ async function rig(
   const agent = await startAgent(scope, trust, 'agent', agentPort, { env, place: groups.agent });
   await Promise.all([server, agent].map(({ program }) => program.waitReady()));
   const { port } = await listening(scope, 'rig/load/destination.ts');
-  const tunnels = new Tunnels([{ kind: 'door', door: ways, protocol }], port);
+  const hold = callers === 'hold' ? controlGroup(scope, sizes.server) : undefined;
+  const door = hold ? await throughHold(scope, trust, ways, hold) : ways;
+  const protocol = callers === 'hold' ? 'connect' : callers;
+  const tunnels = new Tunnels([{ kind: 'door', door, protocol }], port);
   const control = await Control.connect(port);
   scope.defer(() => control.end());
   const open: Duplex[] = [];
   scope.defer(() => {
     for (const tunnel of open) tunnel.destroy();
   });
-  return { tunnels, control, open, groups };
+  return { tunnels, control, open, groups: { ...groups, ...(hold && { hold }) } };
+}
+
+async function throughHold(scope: Scope, trust: Trust, gateway: Ways, place: ControlGroup): Promise<Ways> {
+  const { member, ways } = await holdMember(scope, trust, [gateway], {}, { env: AS_IN_IMAGE, place });
+  await member.program.waitReady();
+  return ways;
 }
 
 type Work = (rig: Rig) => Promise<void>;
@@ -177,6 +192,40 @@ async function readUploads(rig: Rig): Promise<void> {
   await moving(whole, sum, () => `bytes of each: ${arrived}`);
 }
 
+/** Tunnels that were opened idle all fill at once. Nobody reads at first, and then everybody. */
+async function downloadsLater(rig: Rig): Promise<void> {
+  const id = rig.control.newId();
+  const flows = (await opened(rig, IDLE)).map((tunnel) => new Flow(tunnel, id));
+  const fetched = flows.map((flow) => flow.fetch(LATER_KIB));
+  for (const { tunnel } of flows) tunnel.pause();
+  await pause(STALLED_MS);
+  for (const { tunnel } of flows) tunnel.resume();
+  const whole = await moved(flows, fetched);
+  assert.equal(whole.filter((each) => each).length, IDLE, 'whole downloads');
+}
+
+/** The same with destinations that read nothing. */
+async function uploadsLater(rig: Rig): Promise<void> {
+  const { control } = rig;
+  const id = control.newId();
+  const flows = (await opened(rig, IDLE)).map((tunnel) => new Flow(tunnel, id));
+  const sent = flows.map((flow) => flow.send(LATER_KIB, 0, 'stall'));
+  await pause(STALLED_MS);
+  await control.ask({ act: 'release' });
+  await moved(flows, sent);
+  let arrived = { bytes: 0, corrupt: false };
+  const whole = async () => {
+    arrived = await control.ask({ id });
+    return arrived.bytes === IDLE * LATER_KIB * 1024;
+  };
+  await moving(
+    whole,
+    () => arrived.bytes,
+    () => JSON.stringify(arrived),
+  );
+  assert.equal(arrived.corrupt, false, 'other bytes');
+}
+
 /** Different work at the same time. */
 function atOnce(...works: readonly Work[]): Work {
   return async (rig) => {
@@ -207,7 +256,7 @@ function readSlowly(tunnel: Duplex): void {
 }
 
 /** What one pair does. Tunnels of a Go agent share one window, so those that nobody reads would hold up all others until they are ended. */
-const ROWS: readonly (readonly ['connect' | 'grpc', string, Work, sizes?: Sizes, agent?: 'our' | 'Go'])[] = [
+const ROWS: readonly (readonly [Callers, string, Work, sizes?: Sizes, agent?: 'our' | 'Go'])[] = [
   ['connect', '4,000 dials, 8 at a time', dials],
   ['connect', '200 downloads beside 500 idle tunnels', besideIdle(downloads)],
   ['connect', '200 uploads beside 500 idle tunnels', besideIdle(uploads)],
@@ -220,22 +269,25 @@ const ROWS: readonly (readonly ['connect' | 'grpc', string, Work, sizes?: Sizes,
   ['grpc', '200 downloads and 200 uploads at once', atOnce(downloads, uploads), BOTH],
   ['grpc', '200 downloads and 200 uploads at once', atOnce(readDownloads, readUploads), BOTH, 'Go'],
   ['grpc', 'all of it at once beside 500 idle tunnels', besideIdle(atOnce(dials, downloads, uploads)), ALL],
+  ...(['connect', 'grpc', 'hold'] as const).flatMap((callers) => [
+    [callers, 'downloads of 500 tunnels that were idle, which nobody reads at first', downloadsLater, LATER] as const,
+    [callers, 'uploads of 500 tunnels that were idle, which nobody reads at first', uploadsLater, LATER] as const,
+  ]),
 ];
 
-for (const [protocol, what, work, sizes = LEAST, make = 'our'] of ROWS) {
+for (const [callers, what, work, sizes = LEAST, make = 'our'] of ROWS) {
   test(
-    `by ${protocol}, ${make} agent in ${sizes.agent / MIB} MiB and a server in ${sizes.server / MIB} MiB live through ${what}`,
+    `by ${callers}, ${make} agent in ${sizes.agent / MIB} MiB and a server in ${sizes.server / MIB} MiB live through ${what}`,
     { skip: unlessSlow() || unlessBundled() || controlGroupMissing() || (make === 'Go' && goMissing()) },
     scoped(async (scope, context) => {
-      const made = await rig(scope, protocol, sizes, make === 'Go' ? goAgentMember : agentMember);
+      const made = await rig(scope, callers, sizes, make === 'Go' ? goAgentMember : agentMember);
       const peaks = watched(scope, made);
       const began = performance.now();
       try {
         await work(made);
       } finally {
-        const { server, agent } = peaks;
         context.diagnostic(
-          `${((performance.now() - began) / 1000).toFixed(1)} s; own MiB at most: server ${server}, agent ${agent}`,
+          `${((performance.now() - began) / 1000).toFixed(1)} s; own MiB at most: ${JSON.stringify(peaks)}`,
         );
         const killed = Object.entries(made.groups).filter(([, group]) => group.kills > 0);
         assert.deepEqual(
@@ -250,11 +302,11 @@ for (const [protocol, what, work, sizes = LEAST, make = 'our'] of ROWS) {
 }
 
 /** The most that each process had of its own, in MiB, looked at now and then. */
-function watched(scope: Scope, { groups }: Rig): Record<'server' | 'agent', number> {
-  const most = { server: 0, agent: 0 };
+function watched(scope: Scope, { groups }: Rig): Record<string, number> {
+  const most: Record<string, number> = {};
   const look = () => {
-    for (const name of ['server', 'agent'] as const)
-      most[name] = Math.max(most[name], Math.round(groups[name].ownBytes / MIB));
+    for (const [name, { ownBytes }] of Object.entries(groups))
+      most[name] = Math.max(most[name] ?? 0, Math.round(ownBytes / MIB));
   };
   const timer = setInterval(look, LOOK_EVERY_MS);
   scope.defer(() => clearInterval(timer));

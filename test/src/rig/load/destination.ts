@@ -89,7 +89,7 @@ function begin(socket: Socket, head: Buffer, rest: Buffer): void {
       exchange(socket, head.readUInt32BE(1), head.readUInt32BE(5), rest);
       break;
     case MODES.stall:
-      stand(socket);
+      stand(socket, tally as Tally, rest);
       break;
     default:
       socket.destroy();
@@ -151,9 +151,9 @@ function exchange(socket: Socket, tunnel: number, frames: number, rest: Buffer):
   new Exchange(socket, { tunnel, frames, end: 'destination' }, tells).take(rest);
 }
 
-function stand(socket: Socket): void {
-  socket.pause();
-  stalled.add(socket);
+function stand(socket: Socket, tally: Tally, rest: Buffer): void {
+  takeIn(socket, tally, rest, 0);
+  stalled.add(socket.pause());
   socket.once('close', () => stalled.delete(socket));
 }
 

@@ -48,11 +48,11 @@ export class Flow {
     return this.bytes === kib * 1024 && !this.corrupt;
   }
 
-  /** Writes so much to the destination, which takes at most this many kB/s unless 0. Resolves once all of it has left. */
-  async send(kib: number, kbPerSecond = 0): Promise<void> {
+  /** Writes so much to the destination, which takes at most this many kB/s unless 0, or does not read. Resolves once all of it has left. */
+  async send(kib: number, kbPerSecond = 0, mode: 'sink' | 'stall' = 'sink'): Promise<void> {
     const at = new Position();
     this.tunnel.resume();
-    this.tunnel.write(header('sink', this.id, kbPerSecond));
+    this.tunnel.write(header(mode, this.id, kbPerSecond));
     for (const whole = kib * 1024; this.bytes < whole; ) {
       const piece = at.next(Math.min(CHUNK, whole - this.bytes));
       this.bytes += piece.length;
