@@ -1,5 +1,5 @@
-// npm test: installs what is missing, then has Nx run all targets; in CI also the programs on the oldest Node, unit tests on Deno, and the
-// simulation. npm run ok, test:floor, test:deno and test:slow run one part: `node scripts/test.mjs PART`.
+// npm test: installs what is missing, then has Nx run all targets; in CI (.ci/run) also the programs on the oldest Node, unit tests on Deno, the
+// simulation, and one fault of each kind. npm run ok, test:floor, test:deno and test:slow run one part: `node scripts/test.mjs PART`.
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
@@ -47,9 +47,19 @@ const PARTS = {
     argv: () => ['nice', '-n', '19', process.execPath, join(ROOT, 'scripts/simulate.mjs'), '--schedules', '100000'],
     ...{ read: readClosingLine, minutes: 35 },
   },
+  // Alone: a plane that shares two processors with another load fails dials for want of them.
+  chaos: {
+    argv: () => [process.execPath, join(ROOT, 'test/src/chaos/main.ts'), '--short', '--rate', '50', '--each-kind'],
+    ...{ tools: ['redis'], read: readClosingLine, minutes: 25 },
+  },
 };
 /** What passed, and the headings and sums around it. */
 const SILENT = /^\s*[✔▶] |^ℹ |^\s*(\.\.\. )?ok \(|\.\.\.( ok \(|$)|^running \d+ tests? from /;
+
+/** What failed, to be said again at the end: a log's beginning may be cut. */
+const failed = [];
+const FAILED_LINE = /^\s*✖ (?!failing tests:)|^test at | {2}\w*Error\b|FAILED/;
+const MOST_FAILED_LINES = 40;
 
 /**
  * Nx knows what a change can affect, and runs only that. One target has most whole planes, of four files at once; in CI, up to two files with planes run
@@ -90,6 +100,8 @@ async function run(name) {
     timeout: minutes * MINUTE,
     env: { FORCE_COLOR: '0', NO_COLOR: '1', NODE_COMPILE_CACHE: cache, ...env() },
   });
+  failed.push(...new Set(output.split('\n').filter((line) => FAILED_LINE.test(line))));
+  if (status !== 0) failed.push(`${name} ended with status ${status}`);
   const own = read(output) ?? ONE_FAILED;
   const counts = own.failed > 0 ? own : sum([own, status === 0 ? ONE_PASSED : ONE_FAILED]);
   console.log(`${name}: ${closingLine(counts)} in ${seconds(performance.now() - start)}`);
@@ -108,9 +120,9 @@ const parts = lanes.flat();
 const tools = parts.flatMap((each) => PARTS[each].tools ?? []);
 // Side by side: each waits for its server.
 const missing = await ensureTools(tools, ensureInstalled());
-const counts = await withBundles(async () =>
-  sum([...(await Promise.all(lanes.map(inTurn))), await inTurn(part ? [] : ['steps'])]),
-);
+const last = part ? [] : ['steps', ...(process.env.CI ? ['chaos'] : [])];
+const counts = await withBundles(async () => sum([...(await Promise.all(lanes.map(inTurn))), await inTurn(last)]));
 for (const line of missing) console.log(`\n${line}`);
+if (failed.length > 0) console.log(['\nFailed:', ...failed.slice(0, MOST_FAILED_LINES)].join('\n'));
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

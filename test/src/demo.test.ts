@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
-import { execFile, spawnSync } from 'node:child_process';
+import { execFile, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { redisMissing } from '@isthmus/directory/testing/servers';
@@ -17,6 +19,9 @@ import {
   unlessSlow,
 } from './harness/index.ts';
 import { asked } from './plane/operator.ts';
+
+/** Ends what hangs; it judges no speed. */
+const START_MS = 5 * 60_000;
 
 interface Checked {
   readonly check: string;
@@ -128,6 +133,36 @@ test(
     assert.deepEqual(await survives(scope, '--split'), programs);
   }),
 );
+
+for (const [args, gateways] of [
+  [[], 1],
+  [['--', '--split'], 2],
+] as const)
+  test(`each line of curl that ${['npm start', ...args].join(' ')} prints can be pasted, and Ctrl-C leaves nothing behind`, {
+    skip: onDeno ? 'npm runs Node' : CURL || (gateways > 1 && redisMissing()),
+  }, async () => {
+    const demo = spawn('npm', ['start', ...args], { cwd: ROOT, detached: true, stdio: ['ignore', 'pipe', 'inherit'] });
+    const ended = once(demo, 'close');
+    // As a terminal does: to all of its group.
+    const end = (signal: NodeJS.Signals) => demo.exitCode === null && process.kill(-(demo.pid ?? 0), signal);
+    const late = setTimeout(end, START_MS, 'SIGKILL');
+    const printed: string[] = [];
+    let pasted = 0;
+    for await (const line of createInterface({ input: demo.stdout })) {
+      printed.push(line);
+      if (!line.startsWith('curl ') || pasted === gateways) continue;
+      const { stdout } = await promisify(execFile)('bash', ['-c', line], { timeout: DEADLINE_MS });
+      assert.match(stdout, /Hello from the demo destination/, line);
+      if (++pasted === gateways) end('SIGINT');
+    }
+    clearTimeout(late);
+    assert.deepEqual([pasted, await ended], [gateways, [0, null]], printed.join('\n'));
+    const places = printed.flatMap((line) => line.match(/\S*isthmus-demo-[^/\s]+/) ?? []);
+    const pids = printed.flatMap((line) => line.match(/(?<= pid )\d+$/) ?? []);
+    assert.ok(places.length > 0 && pids.length > 0, printed.join('\n'));
+    const left = [...places, ...pids.map((pid) => `/proc/${pid}`)].filter((path) => existsSync(path));
+    assert.deepEqual(left, []);
+  });
 
 /** Longer than both hubs need to come back, in seconds. */
 const DOWNLOAD_SECONDS = 15;
