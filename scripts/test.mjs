@@ -4,7 +4,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { bin, command, seconds } from './lib/command.mjs';
-import { closingLine, countsIn, ONE_FAILED, ONE_PASSED, readClosingLine, succeeded, sum } from './lib/counts.mjs';
+import { closingLine, countsIn, ONE_FAILED, ONE_PASSED, succeeded, sum } from './lib/counts.mjs';
 import { ensureInstalled, withBundles } from './lib/ready.mjs';
 import { ensureTools } from './lib/tools.mjs';
 import { ROOT, readJson } from './lib/workspace.mjs';
@@ -45,12 +45,12 @@ const PARTS = {
   // On one processor, with what the tests leave of it.
   simulate: {
     argv: () => ['nice', '-n', '19', process.execPath, join(ROOT, 'scripts/simulate.mjs'), '--schedules', '100000'],
-    ...{ read: readClosingLine, minutes: 35 },
+    minutes: 35,
   },
   // Alone: a plane that shares two processors with another load fails dials for want of them.
   chaos: {
     argv: () => [process.execPath, join(ROOT, 'test/src/chaos/main.ts'), '--short', '--rate', '50', '--each-kind'],
-    ...{ tools: ['redis'], read: readClosingLine, minutes: 25 },
+    ...{ tools: ['redis'], minutes: 25 },
   },
 };
 /** What passed, and the headings and sums around it. */
@@ -88,7 +88,7 @@ function slowTests() {
 
 /** Runs a part, and returns its counts. The run itself is one: it may fail without a failed test. */
 async function run(name) {
-  const { argv, env = () => ({}), go = [], read = countsIn, minutes } = PARTS[name];
+  const { argv, env = () => ({}), go = [], minutes } = PARTS[name];
   const start = performance.now();
   if (go.length > 0) {
     const { buildGoPrograms } = await import('../test/src/harness/go-program.ts');
@@ -102,7 +102,7 @@ async function run(name) {
   });
   failed.push(...new Set(output.split('\n').filter((line) => FAILED_LINE.test(line))));
   if (status !== 0) failed.push(`${name} ended with status ${status}`);
-  const own = read(output) ?? ONE_FAILED;
+  const own = countsIn(output);
   const counts = own.failed > 0 ? own : sum([own, status === 0 ? ONE_PASSED : ONE_FAILED]);
   console.log(`${name}: ${closingLine(counts)} in ${seconds(performance.now() - start)}`);
   return counts;

@@ -14,24 +14,16 @@ export function closingLine({ passed, failed, skipped }) {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`;
 }
 
-/** Parses the last closing line of an output; undefined if there is none. */
-export function readClosingLine(output) {
-  const line = [...output.matchAll(/^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)].at(-1);
-  if (!line) return undefined;
-  const [passed, failed, skipped] = line.slice(1).map((count) => Number(count ?? 0));
-  return { passed, failed, skipped };
-}
-
 /** Nothing passed means that nothing ran, and that is not success. */
 export function succeeded({ passed, failed }) {
   return failed === 0 && passed > 0;
 }
 
-/** What `node --test` and `deno test` say at their ends. A test that was cancelled has not passed. */
+/** What `node --test`, `deno test` and runs of our own say at their ends. A test that was cancelled has not passed. */
 const SAID = {
-  passed: /^ℹ pass (\d+)$|^(?:ok|FAILED) \| (\d+) passed/gm,
-  failed: /^ℹ (?:fail|cancelled) (\d+)$|^(?:ok|FAILED) \| .* (\d+) failed/gm,
-  skipped: /^ℹ skipped (\d+)$|^(?:ok|FAILED) \| .* (\d+) ignored/gm,
+  passed: /^ℹ pass (\d+)$|^(?:(?:ok|FAILED) \| )?(\d+) passed/gm,
+  failed: /^ℹ (?:fail|cancelled) (\d+)$|^(?:(?:ok|FAILED) \| )?\d+ passed.*? (\d+) failed/gm,
+  skipped: /^ℹ skipped (\d+)$|^(?:(?:ok|FAILED) \| )?\d+ passed.* (\d+) (?:ignored|skipped)/gm,
 };
 
 /** Sums up the counts in the output of Nx, or of one run. A target of tests that printed none has failed: a test has ended its process. */
@@ -44,7 +36,7 @@ export function countsIn(output) {
 }
 
 function countsOfRun(output) {
-  const of = (line) => [...output.matchAll(line)].reduce((total, [, node, deno]) => total + Number(node ?? deno), 0);
+  const of = (line) => [...output.matchAll(line)].reduce((total, [, node, other]) => total + Number(node ?? other), 0);
   const counts = { passed: of(SAID.passed), failed: of(SAID.failed), skipped: of(SAID.skipped) };
   const target = /^\S+:test\S*/.exec(output)?.[0];
   if (!target || counts.passed + counts.failed + counts.skipped > 0) return counts;

@@ -14,6 +14,14 @@ test('the counts of all runs are summed, on Deno too, and what was cancelled has
   });
 });
 
+test('so are those of a run of our own', () => {
+  assert.deepEqual(countsIn('500 of 900 schedules, 1 failed\n\n12 passed, 1 failed, 3 skipped\n'), {
+    passed: 12,
+    failed: 1,
+    skipped: 3,
+  });
+});
+
 test('tests that ended their process without a count are a failure, and a check without tests is none', (t) => {
   const said = t.mock.method(console, 'log', () => {});
   const output = [
