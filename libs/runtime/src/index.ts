@@ -63,7 +63,6 @@ export {
   connectFirst,
   connectTo,
   destroyOnceRead,
-  endAfterPeer,
   keptAlive,
   onceClosed,
   onRead,
@@ -72,7 +71,7 @@ export {
   shortReads,
   unlessGivenUp,
   wholeOf,
-  writeTo,
+  writeCoalesced,
 } from './sockets.ts';
 export { isPrintable, printable, printableJson } from './text.ts';
 export {

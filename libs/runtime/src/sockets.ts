@@ -1,7 +1,6 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import net, { isIP, Socket } from 'node:net';
 import type { Duplex, Readable } from 'node:stream';
-import { TLSSocket } from 'node:tls';
 import { RUNTIME } from './defaults.ts';
 import { bufferSizes } from './memory.ts';
 import { names } from './resolve.ts';
@@ -157,21 +156,6 @@ function release(): void {
   const held = holding;
   holding = [];
   for (const socket of held) socket.uncork();
-}
-
-/** Writes to a stream: to a socket as `writeCoalesced`. @returns whether it accepts more */
-export function writeTo(stream: Duplex, chunk: Uint8Array): boolean {
-  return stream instanceof Socket ? writeCoalesced(stream, chunk) : stream.write(chunk);
-}
-
-/**
- * Ends a stream whose peer has ended too. A plain socket that has sent everything is closed at once: the kernel sends the same FIN
- * without a shutdown before it. TLS is different: it announces its end itself.
- */
-export function endAfterPeer(stream: Duplex): void {
-  const plain = stream instanceof Socket && !(stream instanceof TLSSocket);
-  if (plain && stream.writableLength === 0) stream.destroy();
-  else stream.end();
 }
 
 /** Destroys a stream as soon as its reader has what was received. Call it once nothing more is received. */

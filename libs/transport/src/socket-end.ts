@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { onRead } from '@isthmus/runtime';
+import { onRead, writeCoalesced } from '@isthmus/runtime';
 import { DuplexEnd, type EndUser } from '@isthmus/tunnel';
 import { ConnectionReads, readBudget, WIRE } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
@@ -117,6 +117,17 @@ export class SocketEnd extends DuplexEnd<Socket> {
     this.#listen();
     if (this.#closed) left();
     else this.#leaving.push(left);
+  }
+
+  override write(bytes: Uint8Array): boolean {
+    return writeCoalesced(this.stream, bytes);
+  }
+
+  /** A plain socket that has sent everything, and whose peer has ended, is closed at once: the kernel sends the same FIN. TLS says its end itself. */
+  override finish(last: boolean): void {
+    const socket = this.stream;
+    if (last && socket.writableLength === 0 && !(socket instanceof TLSSocket)) socket.destroy();
+    else socket.end();
   }
 
   override pause(): void {

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { endAfterPeer, onceClosed, onRead, writeTo } from '@isthmus/runtime';
+import { onceClosed } from '@isthmus/runtime';
 
 const NOTHING = new Uint8Array(0);
 
@@ -63,9 +63,11 @@ export interface DestinationEnd extends TunnelEnd {
   whenLeft(left: () => void): void;
 }
 
-/** A Duplex as an end of a tunnel: a socket, or a Go agent's packets. */
+/** A Duplex as an end of a tunnel: a Go agent's packets, and of a socket what `SocketEnd` does not do itself. */
 export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd {
   readonly halfOpen: boolean;
+  readonly detached: boolean = false;
+  readonly progress: number = 0;
   readonly stream: Stream;
 
   constructor(stream: Stream, halfOpen = true) {
@@ -84,16 +86,15 @@ export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd
     const { errored } = stream;
     if (stream.destroyed) queueMicrotask(() => user.onClose(errored ?? undefined));
     else stream.on('close', () => user.onClose(failure));
-    onRead(stream, (bytes) => user.onData(bytes));
+    stream.on('data', (bytes) => user.onData(bytes));
   }
 
   write(bytes: Uint8Array): boolean {
-    return writeTo(this.stream, bytes);
+    return this.stream.write(bytes);
   }
 
-  finish(last: boolean): void {
-    if (last) endAfterPeer(this.stream);
-    else this.stream.end();
+  finish(_last: boolean): void {
+    this.stream.end();
   }
 
   pause(): void {
@@ -106,14 +107,6 @@ export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd
 
   get writableLength(): number {
     return this.stream.writableLength;
-  }
-
-  get detached(): boolean {
-    return false;
-  }
-
-  get progress(): number {
-    return 0;
   }
 
   whenFinished(then: () => void): void {

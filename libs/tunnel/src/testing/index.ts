@@ -59,14 +59,10 @@ export class StreamAsHalf extends DuplexEnd {
   constructor(stream: Duplex, of: SaidOfHalf, halfOpen = true) {
     super(stream, halfOpen);
     this.#of = of;
-  }
-
-  override get detached(): boolean {
-    return this.#of.detached ?? false;
-  }
-
-  override get progress(): number {
-    return this.#of.progress ?? 0;
+    Object.defineProperties(this, {
+      detached: { get: () => of.detached ?? false },
+      progress: { get: () => of.progress ?? 0 },
+    });
   }
 
   override get writableLength(): number {
