@@ -10,7 +10,7 @@ import { Authority } from '@isthmus/certificates/testing';
 import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { LinkClient, SocketEnd, upgradeServer } from '@isthmus/transport';
-import { type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
+import { type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { Agent, type AgentOptions } from './agent.ts';
 
 const BASIC = {
@@ -28,7 +28,7 @@ const BASIC = {
   syncForever: false,
   rebalanceTime: 0,
   keepaliveTime: 60_000,
-  observation: { events: planeEvents(), tracer: noTracer },
+  observation: { events: planeEvents() },
 } as const;
 
 const toAgent = (socket: net.Socket) => ({ socket, peer: 'agent a1', events: planeEvents() });
@@ -137,7 +137,7 @@ for (const [source, leased, told, names, wanted] of [
       },
       {
         serverCountSource: source,
-        observation: { events, tracer: noTracer },
+        observation: { events },
         ...(leased !== undefined && { leases: () => leased }),
       },
       // Only the first answers.
@@ -165,7 +165,7 @@ test("an agent dials for its link's tenant only, and by that tenant's rules", { 
       refused: (_socket, error) => opened.reject(error),
       fault: (_socket, error) => opened.reject(error),
     },
-    { tenant: '', observation: { events, tracer: noTracer } },
+    { tenant: '', observation: { events } },
   );
   const link = await opened.promise;
   assert.deepEqual(heard, [undefined]);

@@ -4,7 +4,7 @@ import { afterEach, test } from 'node:test';
 import { freePort } from '@isthmus/directory/testing/servers';
 import { descriptors, listeningAt, machineAddresses, memory } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
-import { noTracer, planeEvents } from '@isthmus/tunnel';
+import { planeEvents } from '@isthmus/tunnel';
 import { ApiServerDoor, isAllowed } from './api-server-door.ts';
 import { AGENT } from './defaults.ts';
 import { HubLinks } from './hub-links.ts';
@@ -34,7 +34,7 @@ async function door(port: number, dial?: () => Promise<unknown>) {
   });
   if (dial) Object.assign(links, { dial });
   const places = [{ host: '127.0.0.1', port }];
-  const observation = { events, tracer: noTracer };
+  const observation = { events };
   const opened = new ApiServerDoor({ agentId: 'a1', places, networks: new BlockList(), links, instance, observation });
   await opened.listen();
   cleanups.push(() => opened.close());

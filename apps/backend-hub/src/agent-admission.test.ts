@@ -8,7 +8,7 @@ import type { Tenancy } from '@isthmus/plane';
 import { memory } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { LinkServer, parseIdentifiers, refusedWhere, requestLink } from '@isthmus/transport';
-import { NotAuthorised, noTracer, planeEvents } from '@isthmus/tunnel';
+import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { AgentAdmission, RenewalRates, SessionGrant } from './agent-admission.ts';
 import { hub } from './hub.ts';
 import type { SessionTable } from './sessions.ts';
@@ -262,7 +262,7 @@ async function tokenHub(context: TestContext, texts: Readonly<Record<string, str
   events.on('refused', (where, _remote, error) => void refused.push(`${where}: ${error.message}`));
   const running = await hub({
     ...{ hubId: 'h1', zone: '', plane: 'p', keepaliveTime: 60_000, tenancy, changed() {} },
-    ...{ advertiseAddress: '', advertiseAgentAddress: '10.0.0.1:8091', observation: { events, tracer: noTracer } },
+    ...{ advertiseAddress: '', advertiseAgentAddress: '10.0.0.1:8091', observation: { events } },
     registry: memoryRegistry(),
     directory: new Directory(),
     agents: { address: { host: '127.0.0.1', port: 0 } },

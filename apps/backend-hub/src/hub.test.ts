@@ -12,7 +12,7 @@ import { heldBy } from '@isthmus/directory/testing';
 import { RUNTIME } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { type ControlMessage, LinkServer, PeerLinks, requestLink } from '@isthmus/transport';
-import { type Ask, type Dial, DialAbort, noTracer, planeEvents } from '@isthmus/tunnel';
+import { type Ask, type Dial, DialAbort, planeEvents } from '@isthmus/tunnel';
 import { endOf } from '@isthmus/tunnel/testing';
 import { type HubOptions, hub } from './hub.ts';
 
@@ -28,7 +28,7 @@ function options(registry: Registry): HubOptions {
     agents: { address: { host: '127.0.0.1', port: 0 } },
     advertiseAddress: '10.0.0.1:8097',
     advertiseAgentAddress: '10.0.0.1:8091',
-    observation: { events: planeEvents(), tracer: noTracer },
+    observation: { events: planeEvents() },
     limits: { sessions: 100, identifiers: 256, identifierBytes: 8192, waiting: 100, waitingOfSource: 100 },
   };
 }

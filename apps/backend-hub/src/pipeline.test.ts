@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { memory } from '@isthmus/runtime';
-import { DialAbort, DialError, noTracer, planeEvents } from '@isthmus/tunnel';
+import { DialAbort, DialError, planeEvents } from '@isthmus/tunnel';
+import { noTracer } from '@isthmus/tunnel/testing';
 import { hubAttach, hubDial } from './pipeline.ts';
 
 test('a hub with hardly any memory refuses dials, which may go through another one', async (t) => {
@@ -11,7 +12,7 @@ test('a hub with hardly any memory refuses dials, which may go through another o
     reached++;
     return Promise.reject(new DialError('destination_unavailable', 'it is asked'));
   };
-  const dial = hubDial({ observation: { events: planeEvents(), tracer: noTracer }, manyTenants: true, session });
+  const dial = hubDial({ observation: { events: planeEvents() }, manyTenants: true, session });
   const named = { id: '0123456789abcdef', tenant: 'acme', destination: { host: 'h', port: 1 } };
   const asked = { ...named, deadline: 0, signal: new DialAbort() };
   const scarce = t.mock.getter(memory, 'scarce', () => true);
@@ -52,7 +53,7 @@ test('after the loss of a gateway or a hub, few of a tenant’s attaches start i
     started++;
     return new Promise<never>(() => {});
   };
-  const attach = hubAttach({ observation: { events: planeEvents(), tracer: noTracer }, manyTenants: true, session });
+  const attach = hubAttach({ observation: { events: planeEvents() }, manyTenants: true, session });
   const claim = { number: 1, received: 0, taken: 0, secret: 'f'.repeat(32) };
   const named = { id: '0123456789abcdef', tenant: 'acme', destination: { host: 'h', port: 1 } };
   const asked = { ...named, session: 's1', halfAtPeer: false, claim, deadline: 0, signal: new DialAbort() };

@@ -10,7 +10,6 @@ import {
   Deadlines,
   DialAbort,
   DialError,
-  noTracer,
   planeEvents,
   SessionLost,
   Tunnel,
@@ -62,7 +61,7 @@ function gateway(sessions: readonly AgentSession[], hubs: Readonly<Record<string
   });
   const attach = passedAttach({
     ...routes,
-    observation: { events: planeEvents(), tracer: noTracer },
+    observation: { events: planeEvents() },
     deadlines,
   });
   return {

@@ -10,7 +10,6 @@ import {
   DialError,
   dialLog,
   formatDestination,
-  noTracer,
   type Prohibition,
   parseDestination,
   planeEvents,
@@ -43,7 +42,7 @@ function directly({ rules = [], lifted = [], file, read = () => {}, changed = ()
     ports: [8090],
     ownAddresses: () => ['192.0.2.7'],
     ...(file && { tenancy: { tenants: tenants as never, changed } }),
-    observation: { events: planeEvents(), tracer: noTracer },
+    observation: { events: planeEvents() },
   });
 }
 

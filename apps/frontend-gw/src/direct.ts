@@ -49,9 +49,9 @@ export class DirectDials {
       const start = performance.now();
       const attempt: AttemptRecord = { ...BY_THE_GATEWAY, start, outcome: 'running' };
       request.log?.attempts.push(attempt);
-      const span = tracer.attempt(request, attempt, 1);
+      const span = tracer?.attempt(request, attempt, 1);
       const asked = { ...request, ...(policy && { policy }) };
-      enterSpan(asked, span);
+      if (span) enterSpan(asked, span);
       try {
         const established = await open(asked);
         attempt.outcome = 'established';
@@ -62,7 +62,7 @@ export class DirectDials {
         throw thrown;
       } finally {
         attempt.ms = performance.now() - start;
-        span.end(attempt);
+        span?.end(attempt);
       }
     };
     return (request) => {

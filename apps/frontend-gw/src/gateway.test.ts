@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { Directory } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
 import type { ConnectionPeer } from '@isthmus/transport';
-import { DialError, NotAuthorised, noTracer, planeEvents } from '@isthmus/tunnel';
+import { DialError, NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { gateway, type TenantCallersOptions, tenantCallers } from './gateway.ts';
 import { Identities } from './identities.ts';
 
@@ -175,7 +175,7 @@ test('a gateway that drains goes on to say so when it is told to stop', async ()
     directory: new Directory(),
     nextHop: () => undefined,
     instance: '00000000000000aa',
-    observation: { events: planeEvents(), tracer: noTracer },
+    observation: { events: planeEvents() },
   });
   running.leave();
   assert.equal(running.admission, 'leaving');

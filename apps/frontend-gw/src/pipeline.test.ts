@@ -8,7 +8,6 @@ import {
   type AttachRequest,
   DialError,
   DialLimiter,
-  noTracer,
   planeEvents,
 } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
@@ -21,7 +20,7 @@ function stages({ tenants = false, resume = false } = {}): string[] {
     zone: '',
     parkTimeout: 0,
     nextHop: () => undefined,
-    observation: { events: planeEvents(), tracer: noTracer },
+    observation: { events: planeEvents() },
     suspects: new Suspects(),
     limiter: new DialLimiter(),
     ...(tenants && { tenancy: { permits: () => undefined } }),

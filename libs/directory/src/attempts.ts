@@ -58,7 +58,7 @@ export function routed(options: RoutingOptions, suspects: Suspects = new Suspect
 /** One try through one session. */
 interface Attempt {
   readonly entry: AttemptRecord;
-  readonly span: DialSpan<AttemptRecord>;
+  readonly span: DialSpan<AttemptRecord> | undefined;
   readonly abort: DialAbort;
   /** Before its first word, then before its answer. */
   readonly silence: Silence;
@@ -69,7 +69,7 @@ function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome
   entry.outcome = outcome;
   entry.ms = performance.now() - entry.start;
   if (error) entry.error = error;
-  span.end(entry);
+  span?.end(entry);
 }
 
 /** What a dial is doing: attempts run only while it is `trying`. Parked, there is no session to try, and `leave` ends the wait. */
@@ -231,7 +231,7 @@ class Attempts implements Due {
     const { observation, deadlines } = this.#routing;
     const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
     this.#log.attempts.push(entry);
-    const span = observation.tracer.attempt(this.#request, entry, this.#log.attempts.length);
+    const span = observation.tracer?.attempt(this.#request, entry, this.#log.attempts.length);
     const silent = () => this.#guarded(() => this.#hedge(entry));
     const silence = new Silence(DIRECTORY.hedgeAfterMs, silent, deadlines);
     const attempt: Attempt = { entry, span, abort: new DialAbort(), silence };
@@ -259,7 +259,7 @@ class Attempts implements Due {
       underWay: (roundTripMs) => silence.underWay(roundTripMs),
       signal: attempt.abort,
     };
-    enterSpan(asked, span);
+    if (span) enterSpan(asked, span);
     try {
       dial(asked).then(answered, failed);
       silence.left();

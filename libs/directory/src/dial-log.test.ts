@@ -9,18 +9,17 @@ import {
   type DialRequest,
   type DialTracer,
   dialLog,
-  noTracer,
   pipeline,
   planeEvents,
 } from '@isthmus/tunnel';
-import { established, request, unobserved } from '@isthmus/tunnel/testing';
+import { established, noTracer, request, unobserved } from '@isthmus/tunnel/testing';
 import { routed } from './attempts.ts';
 import { join, plane, silent, stoppedTime } from './testing/routing.ts';
 
 test('a dial records each attempt: its session, its cause and its outcome', async (t) => {
   const pass = stoppedTime(t);
   const events = planeEvents();
-  const observation = { events, tracer: noTracer };
+  const observation = { events };
   const ended: DialOutcome[] = [];
   const dials: DialRequest[] = [];
   events.on('dial:end', (_role, dial, outcome) => {

@@ -1,12 +1,5 @@
 import process from 'node:process';
-import {
-  type DialTracer,
-  noTracer,
-  type Observation,
-  type PlaneEvents,
-  planeEvents,
-  TunnelTable,
-} from '@isthmus/tunnel';
+import { type DialTracer, type Observation, type PlaneEvents, planeEvents, TunnelTable } from '@isthmus/tunnel';
 import { logEvents } from './logging/log-events.ts';
 import type { Logger } from './logging/logger.ts';
 import type { Metrics } from './metrics/families.ts';
@@ -44,7 +37,7 @@ interface TracingOptions extends Source {
 }
 
 export interface Tracing {
-  readonly tracer: DialTracer;
+  readonly tracer: DialTracer | undefined;
   /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Infinity: none is. */
   readonly keptAfter: number;
   /** Sends the last spans. Bounded in time, never rejects. */
@@ -52,7 +45,7 @@ export interface Tracing {
 }
 
 /**
- * Starts tracing as the OTEL_* variables say. If they do not enable it, the tracer is `noTracer`, and no part of the SDK is loaded. Traces
+ * Starts tracing as the OTEL_* variables say. If they do not enable it, there is no tracer, and no part of the SDK is loaded. Traces
  * are exported over OTLP: HTTP with protobuf or JSON, or gRPC.
  */
 export async function openTelemetry(options: TracingOptions): Promise<Tracing> {
@@ -63,7 +56,7 @@ export async function openTelemetry(options: TracingOptions): Promise<Tracing> {
     const [{ trace }, { spanTracer }] = await Promise.all([import('@opentelemetry/api'), import('./tracing/spans.ts')]);
     return tracing(spanTracer(trace.getTracer('isthmus', version)), options.events, async () => {});
   }
-  const off = { tracer: noTracer, keptAfter: Number.POSITIVE_INFINITY, async shutdown() {} };
+  const off = { tracer: undefined, keptAfter: Number.POSITIVE_INFINITY, async shutdown() {} };
   return (exported('traces') && (await exporting(options))) || off;
 }
 

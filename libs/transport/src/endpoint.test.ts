@@ -13,10 +13,9 @@ import {
   type DialTiming,
   type DialTracer,
   NotAuthorised,
-  noTracer,
   type StepSpanName,
 } from '@isthmus/tunnel';
-import { streamOf } from '@isthmus/tunnel/testing';
+import { noTracer, streamOf } from '@isthmus/tunnel/testing';
 import { endpointDial, type OwnRules, onResolver, refusalOf, resolverAddress } from './endpoint.ts';
 import { request as plain } from './link/testing.ts';
 

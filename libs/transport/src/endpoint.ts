@@ -15,7 +15,6 @@ import {
   type DialTracer,
   formatDestination,
   NotAuthorised,
-  noTracer,
   type PlaneEvents,
   type Prohibited,
 } from '@isthmus/tunnel';
@@ -116,7 +115,7 @@ interface EndpointOptions extends OwnRules {
   /** Gets the destinations that could not be reached. */
   readonly events?: PlaneEvents;
   /** Gets each name that was resolved and each connection that was tried. */
-  readonly tracer?: DialTracer;
+  readonly tracer?: DialTracer | undefined;
 }
 
 /** The agent's Dial: opens the destination's socket. Errors have Go's words (`dial tcp h:p: connect: connection refused`). */
@@ -234,15 +233,15 @@ class EndpointDial {
   }
 
   #ended(outcome: Pick<DialStep, 'error' | 'peer'>): DialTiming {
-    const { tracer = noTracer } = this.#options;
+    const { tracer } = this.#options;
     const [request, start, resolved, end] = [this.#request, this.#start, this.#resolved, performance.now()];
     if (resolved === undefined) {
       const { error } = outcome;
-      tracer.step('agent.dns', request, { start, end, ...(error && { error }) });
+      tracer?.step('agent.dns', request, { start, end, ...(error && { error }) });
       return { dnsMs: end - start };
     }
-    if (this.#named) tracer.step('agent.dns', request, { start, end: resolved });
-    tracer.step('agent.connect', request, { start: resolved, end, ...outcome });
+    if (this.#named) tracer?.step('agent.dns', request, { start, end: resolved });
+    tracer?.step('agent.connect', request, { start: resolved, end, ...outcome });
     return { connectMs: end - resolved, ...(this.#named && { dnsMs: resolved - start }) };
   }
 }

@@ -103,7 +103,6 @@ export {
   type DialStep,
   type DialTracer,
   enterSpan,
-  noTracer,
   type Observation,
   observedAttach,
   type StepSpanName,

@@ -30,11 +30,6 @@ export interface DialTracer {
   step(name: StepSpanName, dial: DialRequest, step: DialStep): void;
 }
 
-const NO_SPAN: DialSpan<unknown> = { traceparent: undefined, end() {} };
-
-/** Leaves a dial in its caller's context and records nothing. */
-export const noTracer: DialTracer = { start: () => NO_SPAN, attempt: () => NO_SPAN, step() {} };
-
 /** Puts a dial or an attach into the span's trace context, for the next hop. */
 export function enterSpan(request: Pick<DialRequest, 'traceparent'>, { traceparent }: DialSpan<never>): void {
   if (traceparent !== undefined) request.traceparent = traceparent;
@@ -42,7 +37,8 @@ export function enterSpan(request: Pick<DialRequest, 'traceparent'>, { tracepare
 
 export interface Observation {
   readonly events: PlaneEvents;
-  readonly tracer: DialTracer;
+  /** Unset: dials stay in their callers' contexts, and nothing is recorded. */
+  readonly tracer?: DialTracer | undefined;
 }
 
 /**
@@ -57,19 +53,19 @@ export function observedAttach(
 ): Attach {
   return async (request) => {
     const start = performance.now();
-    const span = tracer.start(name, request);
-    enterSpan(request, span);
+    const span = tracer?.start(name, request);
+    if (span) enterSpan(request, span);
     let attached: Attached | undefined;
     try {
       attached = await attach(request);
       const { agentId, sessionId, hubId } = attached;
-      span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
+      span?.end({ ms: performance.now() - start, agentId, sessionId, hubId });
       return attached;
     } catch (thrown) {
       const error = asDialError(thrown);
       // Nobody gets the stream of an answer that could not be reported. The tunnel goes on elsewhere.
       if (attached) attached.end.abort(new SessionLost(error.message, { cause: thrown }));
-      else span.end({ ms: performance.now() - start, error, ...through });
+      else span?.end({ ms: performance.now() - start, error, ...through });
       throw thrown;
     }
   };

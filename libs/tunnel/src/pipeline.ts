@@ -56,8 +56,8 @@ class Passage implements WaitingDial {
   begin(): Promise<Established> {
     const { role, observation } = this.#options;
     try {
-      this.#span = observation.tracer.start(`${role}.dial`, this.#request);
-      enterSpan(this.#request, this.#span);
+      this.#span = observation.tracer?.start(`${role}.dial`, this.#request);
+      if (this.#span) enterSpan(this.#request, this.#span);
       observation.events.emit('dial:start', role, this.#request);
       return this.#advance();
     } catch (thrown) {

@@ -1,6 +1,6 @@
 // One process of the simulated fleet: many agents, each a real one with its own id and sessions.
 import { Agent } from '@isthmus/agent';
-import { noTracer, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
+import { type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
 
 /**
@@ -75,7 +75,7 @@ function simulatedAgent(
     syncForever: false,
     keepaliveTime: 3_600_000,
     ...(destination && { network: (endpoint) => (request) => endpoint({ ...request, destination }) }),
-    observation: { events, tracer: noTracer },
+    observation: { events },
   });
 }
 

@@ -9,7 +9,6 @@ import {
   type Dial,
   DialError,
   type Established,
-  noTracer,
   pipeline,
   planeEvents,
   type TunnelOutcome,
@@ -82,7 +81,7 @@ async function gateway(given: Given = {}) {
   const quarantine = { tenant: 'default', agentId: 'a1', version: 1 };
   const quarantines = quarantined === undefined ? [] : [{ ...quarantine, reason: quarantined }];
   directory.reset({ hubs: sessions.length > 0 ? [hub] : [], sessions, quarantines });
-  const observation = { events, tracer: noTracer };
+  const observation = { events };
   const options = { directory, strategies, zone: 'a', nextHop: () => dial && { dial }, parkTimeout: 0, observation };
   const outcomes: TunnelOutcome[] = [];
   events.on('tunnel:close', (_tunnel, outcome) => outcomes.push(outcome));

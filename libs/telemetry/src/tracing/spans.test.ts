@@ -47,6 +47,7 @@ async function trace(outcome: DialOutcome, { traceparent, sampler, slowMs = SLOW
     },
     ...(slowMs > 0 && { slowMs }),
   });
+  assert.ok(tracer);
   const span = tracer.start('gateway.dial', traceparent === undefined ? told : { ...told, traceparent });
   span.end(outcome);
   await shutdown();

@@ -10,7 +10,6 @@ import {
   dialLog,
   GatewayTunnels,
   type NextHop,
-  noTracer,
   planeEvents,
   Tunnel,
   type TunnelOutcome,
@@ -152,7 +151,7 @@ async function tunnel(ending: Ending, resumes: boolean, fault?: Fault): Promise<
   const events = planeEvents();
   const directory = sessionsOf(atAgent?.instance ?? '');
   const halves = new GatewayTunnels({
-    ...{ timeoutMs, budget, directory, instance: GATEWAY, observation: { events, tracer: noTracer } },
+    ...{ timeoutMs, budget, directory, instance: GATEWAY, observation: { events } },
     suspects: { accuse() {} },
     nextHop: (hubId) => ways[hubId],
     route: ({ tried }) =>

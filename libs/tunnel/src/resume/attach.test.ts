@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { Deadlines } from '../deadlines.ts';
 import type { Attached, AttachRequest } from '../dial.ts';
 import { SessionLost } from '../errors.ts';
-import { noTracer, observedAttach } from '../observe.ts';
-import { established, RecordingCarrier, request } from '../testing/index.ts';
+import { observedAttach } from '../observe.ts';
+import { established, noTracer, RecordingCarrier, request } from '../testing/index.ts';
 import { attachThrough } from './attach.ts';
 
 const asked: AttachRequest = {

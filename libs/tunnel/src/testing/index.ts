@@ -5,7 +5,7 @@ import type { Dial, DialRequest, Established } from '../dial.ts';
 import { type DestinationEnd, DuplexEnd, type EndUser, type TunnelEnd } from '../end.ts';
 import { planeEvents, type TunnelRole } from '../events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
-import { noTracer, type Observation } from '../observe.ts';
+import type { DialTracer, Observation } from '../observe.ts';
 import { pipeline, type Stage } from '../pipeline.ts';
 import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
 import { Tunnel } from '../tunnel.ts';
@@ -42,7 +42,15 @@ export function behind(stages: readonly Stage[], open: Dial): Dial {
   return pipeline({ role: 'gateway', stages, open, observation: unobserved() });
 }
 
-export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
+const NO_SPAN = { traceparent: undefined, end() {} };
+
+/** Records nothing. */
+export const noTracer: DialTracer = { start: () => NO_SPAN, attempt: () => NO_SPAN, step() {} };
+
+export const unobserved = (): Observation & { readonly tracer: DialTracer } => ({
+  events: planeEvents(),
+  tracer: noTracer,
+});
 
 interface SaidOfHalf {
   readonly detached?: boolean;
