@@ -34,7 +34,7 @@ export class Descriptors {
 
   /** Whether only the reserve is left. */
   get scarce(): boolean {
-    return this.left < 0;
+    return this.#count() < this.#reserve;
   }
 
   /** Whether too little is left even to answer each refused caller. */

@@ -312,7 +312,7 @@ export class LinkClient extends Link implements NextHopConnection {
       guarded,
       cancel: () => stream.reset(cancelled),
     });
-    request.underWay?.(this.rtt ?? TRANSPORT.unknownRoundTripMs);
+    request.underWay?.(this.http2.rtt || TRANSPORT.unknownRoundTripMs);
     return pending.answer;
   }
 

@@ -176,11 +176,6 @@ export class Connection implements ReadingSink {
     return this.#streams.size;
   }
 
-  /** No id is left for another stream of this side. */
-  get usedUp(): boolean {
-    return this.#streams.usedUp;
-  }
-
   /** Begins to read. @param first what came before */
   start(first?: Buffer): void {
     if (first) this.#read(first);

@@ -106,6 +106,7 @@ interface StreamsOptions {
 export class Streams extends OpenTable<number, Http2Stream> implements StreamOwner {
   readonly resets: ResetCounter;
   readonly output: Output;
+  readonly abandonsRequests: boolean;
   /** Until the other side has read our SETTINGS, it may know only the first window of each stream (section 6.9.2). */
   excess: number;
   readonly #options: StreamsOptions;
@@ -129,6 +130,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     super();
     this.#options = options;
     this.output = options.output;
+    this.abandonsRequests = options.rules.abandonsRequests ?? false;
     const { config } = this.output;
     this.#ids = new ClientIds(config);
     this.resets = new ResetCounter(config);
@@ -138,15 +140,6 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   /** The last stream that is served, for GOAWAY: the other side may try later ones elsewhere. */
   get last(): number {
     return this.#lastServed;
-  }
-
-  /** No id is left for another stream. */
-  get usedUp(): boolean {
-    return this.#next > MAX_WINDOW;
-  }
-
-  get abandonsRequests(): boolean {
-    return this.#options.rules.abandonsRequests ?? false;
   }
 
   /** Stops new streams, both our own and the other side's. */
@@ -163,9 +156,10 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
 
   /**
    * Opens the client's next, which needs a handler at once.
-   * @throws Error when the other side accepts no more streams
+   * @throws Error when one side is leaving, or the other side accepts no more streams
    */
   request(head: Buffer, group?: string): Http2Stream {
+    if (this.#refusesNew) throw new Error('link is closing');
     if (this.size >= this.#maxOwn) throw new Error(`the other side allows only ${this.#maxOwn} streams`);
     const stream = this.#open(this.#next, IncomingHeads.response(this.output.config), group);
     this.#next += 2;

@@ -36,6 +36,9 @@ interface Http2LinkEvents {
   close: [reason: Error];
 }
 
+/** A client's last stream has it (RFC 9113 section 5.1.1). */
+const LAST_ID = 2 ** 31 - 1;
+
 /** Shared by all links: a small buffer that lives as long as a link keeps the whole 64 KiB that it was cut from. */
 const USUAL = { client: greeting('client', WIRE), server: greeting('server', WIRE) };
 
@@ -108,10 +111,9 @@ export class Http2Link extends EventEmitter<Http2LinkEvents> {
    */
   begin(head: OutgoingHead): Http2Stream {
     if (this.#over) throw this.#over;
-    if (this.closed) throw new Error('link is closing');
     const group = this.#groupField === undefined ? undefined : head[this.#groupField];
     const stream = this.#connection.request(encodeHead(head), group as string | undefined);
-    if (this.#connection.usedUp) this.#leave();
+    if (stream.id === LAST_ID) this.#leave();
     return stream;
   }
 
