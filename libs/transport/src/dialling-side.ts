@@ -39,36 +39,32 @@ interface DrainOptions {
 }
 
 /**
- * How the dialling side of a connection ends. It is open; then, with a reason, takes no new dials, and ends when the last tunnel has
+ * How a connection ends, by either side of a link. It is open; then, with a reason, takes no new dials, and ends when the last tunnel has
  * ended; then it is closed. Of several reasons, the first counts.
  */
 export class Drain {
   readonly #closed = Promise.withResolvers<Error>();
   readonly closed = this.#closed.promise;
   readonly #options: DrainOptions;
-  #reason: Error | undefined;
+  /** Why it takes no new dials; undefined while it does. Its own methods alone change it. */
+  reason: Error | undefined;
 
   constructor(options: DrainOptions) {
     this.#options = options;
   }
 
-  /** Why it takes no new dials; undefined while it does. */
-  get reason(): Error | undefined {
-    return this.#reason;
-  }
-
   refuseDials(reason: Error): void {
-    this.#reason ??= reason;
+    this.reason ??= reason;
   }
 
   /** Throws a retryable DialError if no new dial is taken. */
   check(): void {
-    if (this.#reason) throw this.errorOf(this.#reason);
+    if (this.reason) throw this.errorOf(this.reason);
   }
 
   /** Call after a dial or tunnel has ended. */
   endIfIdle(): void {
-    if (this.#reason && this.#options.open() === 0) this.#options.end(this.#reason);
+    if (this.reason && this.#options.open() === 0) this.#options.end(this.reason);
   }
 
   /** Call when the connection and all its tunnels have ended. */

@@ -13,7 +13,7 @@ import {
 } from '@isthmus/tunnel';
 import { Allowance, ErrorCode, type Head, type HeadKind, type Http2Stream, type OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dialling-side.ts';
+import { abandoned, type NextHopConnection, PendingDial } from '../dialling-side.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD, nothing } from './ask.ts';
@@ -77,7 +77,6 @@ interface Asking<Answer> {
  * way to an API server. It is the HTTP/2 client, whichever side made the connection.
  */
 export class LinkClient extends Link implements NextHopConnection {
-  readonly closed: Promise<Error>;
   readonly #answered = Promise.withResolvers<string | undefined>();
   readonly #session: SessionNames | undefined;
   /** Whether the tunnels end at the other side. Unset: each answer says it. */
@@ -90,23 +89,17 @@ export class LinkClient extends Link implements NextHopConnection {
   #cuts: Allowance | undefined;
   /** How many bytes had come when the last dial began. */
   #readBefore = -1;
-  readonly #drain: Drain;
-  #leaves = false;
+  /** Whether the other side has asked to send new dials elsewhere. It still takes them. */
+  leaves = false;
 
   constructor(options: LinkClientOptions) {
-    const { to = 'hub', peer, receive = () => {} } = options;
+    const { to = 'hub', receive = () => {} } = options;
     super(options, { role: 'client', where: PLACES[to], hangsUp: HANGS_UP[to], suspected: options.suspected });
     const { http2 } = this;
     this.#session = options.session;
     this.#halfAtPeer = to === 'api-server' ? undefined : to === 'agent';
-    const drain = new Drain({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
-    this.#drain = drain;
-    this.closed = drain.closed;
-    http2.once('goaway', () => drain.refuseDials(new Error('it is closing the link')));
-    http2.once('close', (reason) => {
-      clearTimeout(this.#askAgain);
-      drain.over(reason);
-    });
+    http2.once('goaway', () => this.ending.refuseDials(new Error('it is closing the link')));
+    http2.once('close', () => clearTimeout(this.#askAgain));
     const stream = http2.request({
       ...CONTROL_HEAD,
       ...(options.gatewayInstance !== undefined && { [GATEWAY_FIELD]: options.gatewayInstance }),
@@ -117,7 +110,7 @@ export class LinkClient extends Link implements NextHopConnection {
       else this.destroy(new Error(`it refuses this link: ${reasonOf(why)}`));
     });
     this.#control = this.control(stream, TRANSPORT.controlLineBytes, (message) => {
-      this.#leaves ||= message.type === 'drain';
+      this.leaves ||= message.type === 'drain';
       receive(message);
     });
     this.#member = options.member;
@@ -133,10 +126,6 @@ export class LinkClient extends Link implements NextHopConnection {
     const answer = await unlessGivenUp(this, answered, { timeout, late, signal });
     if (answer instanceof Error) throw answer;
     return answer;
-  }
-
-  protected endIfIdle(): void {
-    this.#drain.endIfIdle();
   }
 
   /** A dial that was given up, because another session was faster, has found out nothing yet. */
@@ -231,12 +220,7 @@ export class LinkClient extends Link implements NextHopConnection {
 
   /** Whether the link accepts new dials. */
   get usable(): boolean {
-    return this.#drain.reason === undefined;
-  }
-
-  /** Whether the other side has asked to send new dials elsewhere. It still takes them. */
-  get leaves(): boolean {
-    return this.#leaves;
+    return this.ending.reason === undefined;
   }
 
   /** Tells the other side that this side is about to close, so that it opens another link first. Still accepts dials. */
@@ -246,9 +230,9 @@ export class LinkClient extends Link implements NextHopConnection {
 
   /** Accepts no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */
   close(): void {
-    this.#drain.refuseDials(new Error('the link is closing'));
+    this.ending.refuseDials(new Error('the link is closing'));
     this.http2.close();
-    this.#drain.endIfIdle();
+    this.ending.endIfIdle();
   }
 
   readonly dial: Dial = (request) =>
@@ -318,8 +302,8 @@ export class LinkClient extends Link implements NextHopConnection {
 
   /** @returns why it cannot open a stream, if it cannot */
   #begin(head: OutgoingHead): Http2Stream | DialError {
-    const { reason } = this.#drain;
-    if (reason) return this.#drain.errorOf(reason);
+    const { reason } = this.ending;
+    if (reason) return this.ending.errorOf(reason);
     try {
       const stream = this.http2.begin(head);
       this.streams.add(stream);
@@ -327,14 +311,14 @@ export class LinkClient extends Link implements NextHopConnection {
       return stream;
     } catch (error) {
       if (error instanceof TypeError) return new DialError('http_request_error', error.message, { cause: error });
-      return this.#drain.errorOf(error as Error);
+      return this.ending.errorOf(error as Error);
     }
   }
 
   /** Returns the error of a dial whose stream ended without an answer. The caller has received nothing from the destination. */
   #lost(code: number | undefined): DialError {
-    const { reason } = this.#drain;
-    if (reason) return this.#drain.errorOf(reason);
+    const { reason } = this.ending;
+    if (reason) return this.ending.errorOf(reason);
     // The link goes on: another session may serve the dial, but none is about to take this one's place.
     const why = code === ErrorCode.REFUSED_STREAM ? 'dial refused' : 'the stream ended without an answer';
     return new DialError('proxy_internal_error', `${this.carriers.peer}: ${why}`, { retryable: true });

@@ -11,6 +11,7 @@ import {
   type Readers,
   watchLiveness,
 } from '@isthmus/wire';
+import { Drain } from '../dialling-side.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
 import { type CarrierLink, endingCode } from './tunnel-end.ts';
@@ -37,7 +38,7 @@ interface LinkSide extends Pick<LivenessOptions, 'suspected'> {
   readonly limits?: LinkLimits | undefined;
 }
 
-/** What both sides of a link have: its tunnels and pending dials, its control stream, and how it ends. */
+/** What both sides of a link have: its tunnels and pending dials, its control stream, which alone does not keep it open, and how it ends. */
 export abstract class Link {
   protected readonly http2: Http2Link;
   protected readonly streams = new RandomSet<Http2Stream>();
@@ -46,6 +47,9 @@ export abstract class Link {
   /** Our code threw where it never should. The link ends, and the other side opens another. */
   protected readonly fault: (error: Error) => void;
   protected readonly guarded: Guarded;
+  protected readonly ending: Drain;
+  /** Resolves with the reason when the link and all its tunnels have ended. */
+  readonly closed: Promise<Error>;
   /** Whether the other side was not heard lately. */
   silent = false;
   readonly #options: LinkOptions;
@@ -61,9 +65,13 @@ export abstract class Link {
       events.emit('fault', where, peer, error);
     };
     this.guarded = guarding(this.fault);
+    const ending = new Drain({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
+    this.ending = ending;
+    this.closed = ending.closed;
+    http2.once('close', (reason) => ending.over(reason));
     const closed = this.guarded((stream: Http2Stream) => {
       this.streams.delete(stream);
-      this.endIfIdle();
+      ending.endIfIdle();
     });
     this.carriers = { peer, far: role === 'client' ? 'destination' : 'caller', closed };
     http2.on('fault', this.fault);
@@ -100,9 +108,6 @@ export abstract class Link {
   protected get carries(): boolean {
     return this.open > 0;
   }
-
-  /** Ends a link that is to end once it carries nothing. The control stream alone does not keep it open. */
-  protected abstract endIfIdle(): void;
 
   /** @param lineBytes the longest message from the other side */
   protected control(stream: Duplex, lineBytes: number, receive: (message: ControlMessage) => void): Control {

@@ -47,6 +47,9 @@ const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
 
 const GONE = 'the dialling side went away';
 
+/** No dials come any more, because one side has said so. */
+const CLOSED = new Error('link closed');
+
 /** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
 function answerFinally(stream: Http2Stream, head: OutgoingHead, { enter }: Pick<LinkServerOptions, 'enter'>): void {
   stream.answer(encodeHead(head), true);
@@ -94,39 +97,26 @@ export interface LinkServerOptions extends LinkOptions, ServeDialOptions {
  * HTTP/2 server, whichever side made the connection. It reads each dial and attach, and answers it with a tunnel or a refusal.
  */
 export class LinkServer extends Link {
-  readonly #closed = Promise.withResolvers<Error>();
-  /** Resolves with the reason when the link and all its tunnels have ended. */
-  readonly closed = this.#closed.promise;
   readonly #options: LinkServerOptions;
   /** The last message of each type, until the other side has opened its control stream. */
   readonly #unsent = new Map<string, ControlMessage>();
   #control: Control | undefined;
   #asks: Asks | undefined;
   #memberId = '';
-  /** The instance of the gateway at the other side. */
-  #gatewayInstance: string | undefined;
+  /** The instance of the gateway at the other side; undefined if it does not say. Its own methods alone change it. */
+  gatewayInstance: string | undefined;
   #draining = false;
-  /** No dials come any more, because one side has said so. */
-  #closing = false;
 
   constructor(options: LinkServerOptions) {
     super(options, { role: 'server', where: `${options.role} link`, limits: options.limits });
     this.#options = options;
     this.http2.once('goaway', () => {
-      this.#closing = true;
+      this.ending.refuseDials(CLOSED);
       options.goaway?.();
     });
     options.tunnels?.linked(this);
-    this.http2.once('close', (reason) => {
-      options.tunnels?.unlinked(this, this.lossFor(reason));
-      this.#closed.resolve(reason);
-    });
+    this.http2.once('close', (reason) => options.tunnels?.unlinked(this, this.lossFor(reason)));
     this.http2.on('begun', (stream, head) => this.#accept(stream, head));
-  }
-
-  /** The instance of the gateway at the other side; undefined if it does not say. */
-  get gatewayInstance(): string | undefined {
-    return this.#gatewayInstance;
   }
 
   /** The id of the gateway at the other side in the plane; empty before it says so, and if it takes no questions. */
@@ -142,9 +132,10 @@ export class LinkServer extends Link {
 
   /** Returns how the gateway at the other side was lost; undefined if it said goodbye. @param reason why the link has ended */
   lossFor(reason: Error): GatewayLoss | undefined {
-    const gateway = this.#gatewayInstance;
+    const gateway = this.gatewayInstance;
     const reset = reason instanceof LinkReset;
-    return gateway !== undefined && !this.#closing && (reset || reason instanceof HungUp)
+    const saidGoodbye = this.ending.reason === CLOSED;
+    return gateway !== undefined && !saidGoodbye && (reset || reason instanceof HungUp)
       ? { gateway, reset }
       : undefined;
   }
@@ -164,13 +155,9 @@ export class LinkServer extends Link {
 
   /** Takes no new dials, lets running tunnels finish, then closes. */
   close(): void {
-    this.#closing = true;
+    this.ending.refuseDials(CLOSED);
     this.http2.close();
-    this.endIfIdle();
-  }
-
-  protected endIfIdle(): void {
-    if (this.#closing && this.open === 0) this.destroy(new Error('link closed'));
+    this.ending.endIfIdle();
   }
 
   #accept(stream: Http2Stream, head: Head): void {
@@ -226,7 +213,7 @@ export class LinkServer extends Link {
       answer(established.resumption?.ticket);
       return end;
     }
-    if (halfAtPeer) this.#gatewayInstance = resumeOffer.gatewayInstance;
+    if (halfAtPeer) this.gatewayInstance = resumeOffer.gatewayInstance;
     return tunnels.begin(request, (ticket) => {
       answer(ticket);
       return end.carrier();
@@ -357,7 +344,7 @@ export class LinkServer extends Link {
 
   #openControl(stream: DuplexStream, head: Head): void {
     const gateway = head[GATEWAY_FIELD];
-    if (gateway !== undefined && isHexId(gateway)) this.#gatewayInstance = gateway;
+    if (gateway !== undefined && isHexId(gateway)) this.gatewayInstance = gateway;
     const { hubId } = this.#options;
     stream.respond({ ':status': 200, ...(hubId !== undefined && { [HUB_FIELD]: percentEncoded(hubId) }) });
     const { hubLineBytes, controlLineBytes } = TRANSPORT;
