@@ -201,7 +201,6 @@ test('an agent without a session, or without a link to its hub, may come back; o
 
 /** The tunnels of a gateway between hold and an agent whose session `s1` drains. `elsewhere` are its other ones. */
 function drainingGateway() {
-  const events = planeEvents();
   const plane = { elsewhere: [] as readonly { session: AgentSession; rank?: number }[] };
   const draining: AgentSession = { ...FIRST, state: { draining: true } };
   let changed = (_: AgentSession['record']) => {};
@@ -217,7 +216,7 @@ function drainingGateway() {
     const ranked = [...plane.elsewhere, { session: draining, rank: 2 }];
     return ranked.sort((a, b) => (a.rank ?? 3) - (b.rank ?? 3));
   };
-  leaveDraining({ directory, route }, events);
+  const begun = leaveDraining({ directory, route });
   /** @returns why each end of it was aborted */
   const open = (passes: boolean, sessionId: string) => {
     const seen: Error[] = [];
@@ -231,13 +230,8 @@ function drainingGateway() {
     };
     const names = { agentId: 'agent', sessionId, hubId: 'h' };
     const dial = { ...request(), deadline: 0 };
-    new Tunnel(
-      'gateway',
-      dial,
-      end(() => passes),
-      { end: end(), ...names },
-      events,
-    );
+    const caller = end(() => passes);
+    begun(new Tunnel('gateway', dial, caller, { end: end(), ...names }, planeEvents()));
     return seen;
   };
   return { plane, open, changed: () => changed(FIRST.record) };

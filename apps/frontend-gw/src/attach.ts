@@ -11,9 +11,8 @@ import {
   DialError,
   type Observation,
   deadlines as ofThisProcess,
-  type PlaneEvents,
   SessionLost,
-  Tunnel,
+  type Tunnel,
 } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
 
@@ -57,11 +56,10 @@ export function passedAttach(options: PassedAttachOptions): Attach {
 /**
  * Moves tunnels of `isthmus hold` away from sessions that drain, once an attach would take another session of the agent's process, which stays:
  * a draining hub waits for them, and hold knows only gateways. It attaches again at once.
+ * @returns what to call with each tunnel of hold that begins
  */
-export function leaveDraining(
-  { directory, route }: Pick<AgentRoutes, 'directory' | 'route'>,
-  events: PlaneEvents,
-): void {
+export function leaveDraining(routes: Pick<AgentRoutes, 'directory' | 'route'>): (tunnel: Tunnel) => void {
+  const { directory, route } = routes;
   const carried = new Map<string, Set<Tunnel>>();
   const check = ({ tenant, agentId }: AgentName) => {
     if (carried.size === 0) return;
@@ -75,16 +73,14 @@ export function leaveDraining(
       for (const tunnel of tunnels) tunnel.abort(new SessionLost(`hub ${hubId} drains`));
     }
   };
-  events.on('tunnel:open', (tunnel) => {
-    if (!(tunnel instanceof Tunnel) || tunnel.role !== 'gateway' || !tunnel.passesOn) return;
+  directory.watch({ came: check, went() {}, changed: check });
+  return (tunnel) => {
+    if (!tunnel.passesOn) return;
     getOrPut(carried, tunnel.sessionId, () => new Set<Tunnel>()).add(tunnel);
+    void tunnel.done.then(() => deleteFrom(carried, tunnel.sessionId, tunnel));
     // The session may have begun to drain while the dial or attach was under way.
     check({ tenant: tunnel.dial.tenant, agentId: tunnel.agentId });
-  });
-  events.on('tunnel:close', (tunnel) => {
-    if (tunnel instanceof Tunnel) deleteFrom(carried, tunnel.sessionId, tunnel);
-  });
-  directory.watch({ came: check, went() {}, changed: check });
+  };
 }
 
 /** Whether the agent may come back: it has gone for good if another process of it is there, and this one is not. */

@@ -73,10 +73,10 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const identifyCaller = identities?.identifyCaller ?? anyoneOf(DEFAULT_TENANT);
   const awaitDial = (of: string) => limiter.awaitDial(of);
   const attach = gatewayAttach({ ...routing, limiter, attach: passedAttach({ ...routing, route: routes }) });
-  leaveDraining({ ...routing, route: routes }, events);
+  const held = leaveDraining({ ...routing, route: routes });
   const { identifyByToken } = identities ?? {};
   const who = { identities, identifyCaller, identifyByToken };
-  const callers = new Callers({ ...options, ...who, dial, attach, awaitDial, events, timeout });
+  const callers = new Callers({ ...options, ...who, dial, attach, held, awaitDial, events, timeout });
   const tunnels = new TunnelTable(events);
   let own: Awaited<ReturnType<typeof tenantCallers>> | undefined;
   let state: AdmissionState = 'open';

@@ -1,6 +1,6 @@
 import type { BlockList, Socket } from 'node:net';
 import { remoteOf, type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
-import type { Attach, CallerProtocol, Hold, PlaneEvents } from '@isthmus/tunnel';
+import type { Attach, CallerProtocol, Hold, PlaneEvents, Tunnel } from '@isthmus/tunnel';
 import { connectEdge } from './connect.ts';
 import { TRANSPORT } from './defaults.ts';
 import { type ProxyServiceOptions, proxyService } from './grpc/callers.ts';
@@ -31,6 +31,8 @@ export interface CallerPort extends Pick<ListenOptions, 'instead' | 'chooseTls' 
 export interface CallersOptions extends ProxyServiceOptions {
   /** Passes on the attaches of `isthmus hold`, which may then connect where callers do. Unset: it may not. */
   readonly attach?: Attach;
+  /** Called with each tunnel of `isthmus hold` that begins. */
+  readonly held?: (tunnel: Tunnel) => void;
   /** Unset: both, told apart by the first bytes. */
   readonly mode?: CallerProtocol;
   /** Keepalive of callers' gRPC connections, in milliseconds. */

@@ -9,6 +9,7 @@ import {
   type HeldTunnel,
   type Hold,
   parseDestination,
+  type Tunnel,
   type TunnelInfo,
 } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
@@ -59,6 +60,8 @@ export async function requestHoldLink(socket: Socket, timeout: number): Promise<
 interface HoldLinksOptions extends CallerEdgeOptions {
   /** Passes an attach on, to the agent's process that it names. */
   readonly attach: Attach;
+  /** Called with each tunnel that begins. */
+  readonly held?: (tunnel: Tunnel) => void;
 }
 
 /** A gateway's links to processes of `isthmus hold`, which keep the callers' halves of tunnels. */
@@ -124,7 +127,7 @@ export class HoldLinks {
   }
 
   #open(socket: Socket): undefined {
-    const { identifyCaller, events, dial, attach, halfClosedMs, timeout } = this.#options;
+    const { identifyCaller, events, dial, attach, held, halfClosedMs, timeout } = this.#options;
     let link: LinkServer | undefined;
     const peer = peerOf(socket, (reason) => {
       if (link) link.destroyAndTell(reason);
@@ -161,6 +164,7 @@ export class HoldLinks {
       readers: readersOf(tenant),
       restricted: true,
       answer: nothing,
+      ...(held && { begun: held }),
       receive: (message) => {
         if (message.type !== 'cut') return;
         const { dial: id, destination, agent: agentId, trace, type: _type, ...cut } = message;
