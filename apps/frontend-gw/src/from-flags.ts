@@ -14,7 +14,7 @@ import { type GatewayOptions, gateway } from './gateway.ts';
 
 function gatewayOptions(
   flags: GatewayValues,
-): Omit<GatewayOptions, 'directory' | 'nextHop' | 'observation' | 'instance'> {
+): Omit<GatewayOptions, 'directory' | 'nextHop' | 'observation' | 'tunnels' | 'instance'> {
   const resume = resumeOptions(flags);
   return {
     callers: callerPorts(flags),

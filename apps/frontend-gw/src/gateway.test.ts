@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { Directory } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
 import type { ConnectionPeer } from '@isthmus/transport';
-import { DialError, NotAuthorised, planeEvents } from '@isthmus/tunnel';
+import { DialError, NotAuthorised, planeEvents, TunnelTable } from '@isthmus/tunnel';
 import { gateway, type TenantCallersOptions, tenantCallers } from './gateway.ts';
 import { Identities } from './identities.ts';
 
@@ -161,6 +161,7 @@ test("a port is its next tenant's while connections of the last one still end", 
 });
 
 test('a gateway that drains goes on to say so when it is told to stop', async () => {
+  const events = planeEvents();
   const running = await gateway({
     callers: [],
     mode: 'http-connect',
@@ -175,7 +176,8 @@ test('a gateway that drains goes on to say so when it is told to stop', async ()
     directory: new Directory(),
     nextHop: () => undefined,
     instance: '00000000000000aa',
-    observation: { events: planeEvents() },
+    observation: { events },
+    tunnels: new TunnelTable(events),
   });
   running.leave();
   assert.equal(running.admission, 'leaving');

@@ -20,7 +20,7 @@ import {
   PlaneEnded,
   type PlaneEvents,
   type ResumeOptions,
-  TunnelTable,
+  type TunnelTable,
 } from '@isthmus/tunnel';
 import { leaveDraining, passedAttach } from './attach.ts';
 import { GATEWAY } from './defaults.ts';
@@ -54,11 +54,13 @@ export interface GatewayOptions
   /** Names this process to hubs and agents: 16 hexadecimal digits. */
   readonly instance: string;
   readonly observation: Observation;
+  /** Those of this process. */
+  readonly tunnels: Pick<TunnelTable, 'abortEach' | 'endIdle' | 'idle'>;
 }
 
 /** Runs a gateway: accepts callers, chooses a session for each dial, splices bytes. */
 export async function gateway(options: GatewayOptions): Promise<Gateway> {
-  const { observation, tenancy, callerTokens, dialTimeout: timeout, zone, parkTimeout } = options;
+  const { observation, tunnels, tenancy, callerTokens, dialTimeout: timeout, zone, parkTimeout } = options;
   const { events } = observation;
   const suspects = new Suspects();
   const routing = { ...options, suspects };
@@ -77,7 +79,6 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { identifyByToken } = identities ?? {};
   const who = { identities, identifyCaller, identifyByToken };
   const callers = new Callers({ ...options, ...who, dial, attach, held, awaitDial, events, timeout });
-  const tunnels = new TunnelTable(events);
   let own: Awaited<ReturnType<typeof tenantCallers>> | undefined;
   let state: AdmissionState = 'open';
   let endsIdle: Disposable | undefined;

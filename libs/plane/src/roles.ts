@@ -4,7 +4,7 @@ import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
 import type { ChooseTls, OtherCertificate } from '@isthmus/transport';
-import type { Ask, Hold, NextHop, Observation, Question, SessionInfo } from '@isthmus/tunnel';
+import type { Ask, Hold, NextHop, Observation, Question, SessionInfo, TunnelTable } from '@isthmus/tunnel';
 import type { DialsHeld, SessionsHeld, tenantViews } from './tenancy/views.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */
@@ -26,6 +26,8 @@ interface RoleParts {
 export interface GatewayParts extends RoleParts {
   /** Returns the link to a hub, or undefined while there is none. */
   readonly nextHop: (hubId: string) => NextHop | undefined;
+  /** Those of this process. */
+  readonly tunnels: TunnelTable;
   /** Who callers are without tenants, where some show tokens. Unset: none does. */
   readonly callerTokens?: Admission;
   /** Names this process to hubs and agents. */

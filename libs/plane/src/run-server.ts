@@ -133,7 +133,7 @@ async function startRoles(
   const role = roles.gateway ? (roles.hub ? 'server' : 'gateway') : 'hub';
   const source = { program: name, role, version: VERSION } as const;
   const instruments = await serverInstruments(closing, source, flags, context.log);
-  const { events, observation, keptAfter } = instruments;
+  const { events, observation, tunnels, keptAfter } = instruments;
   // A hub without a gateway reads its own sessions from the registry too.
   const directory = new Directory(role === 'server' ? { ownHub: flags['server-id'] } : {});
   const hasTenants = flags['tenants-dir'] !== '';
@@ -176,7 +176,7 @@ async function startRoles(
   const callerTokens = tokens && {
     callerTokens: await (await tenancyCode()).startCallerTokens(flags, { closing, events }),
   };
-  const gateway = await roles.gateway?.(flags, { ...parts, ...callerTokens, instance, nextHop });
+  const gateway = await roles.gateway?.(flags, { ...parts, ...callerTokens, instance, nextHop, tunnels });
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };
   metrics.measure({ ...plane.state(gateway?.routing.tenant), ...using, ...kept });

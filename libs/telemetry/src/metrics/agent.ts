@@ -4,7 +4,7 @@ import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
-import { keptMetrics, tunnelMetrics } from './tunnels.ts';
+import { keptMetrics, openOf, tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];
@@ -34,7 +34,7 @@ export interface AgentMetrics extends Metrics {
 export function agentMetrics({ events, tunnels }: ObservedProgram, options: AgentMetricsOptions = {}): AgentMetrics {
   const families = new Families('konnectivity_network_proxy_agent_');
   const own = families.under('isthmus_');
-  const all = [endpointMetrics(families), serverLinkMetrics(families), packetMetrics(families)];
+  const all = [endpointMetrics(families, tunnels), serverLinkMetrics(families), packetMetrics(families)];
   const leases = leaseCount(families, LATENCY_BUCKETS);
   let state: AgentState = { connected: 0, wanted: 0 };
   all.push(
@@ -66,7 +66,7 @@ function coverageMetrics(families: Families, state: () => AgentState): Subscript
   return { 'server:open': () => opens.inc() };
 }
 
-function endpointMetrics(families: Families): Subscriptions {
+function endpointMetrics(families: Families, tunnels: ObservedProgram['tunnels']): Subscriptions {
   // Includes DNS and connecting, but only dials that succeeded, as upstream does.
   const duration = families.histogram(
     'dial_duration_seconds',
@@ -78,19 +78,15 @@ function endpointMetrics(families: Families): Subscriptions {
     'Number of failures dialing the remote endpoint, by reason (example: timeout).',
     ['reason'],
   );
-  const open = families.gauge('open_endpoint_connections', 'Current number of open endpoint connections.');
+  families.measured('open_endpoint_connections', 'Current number of open endpoint connections.', () =>
+    openOf('agent', tunnels),
+  );
   return {
     'dial:end'(role, { trial }, { ms, error }) {
       if (role === 'agent' && !error && !trial) duration.observe(ms / 1000);
     },
     'endpoint:failure'(timedOut) {
       failures.of({ reason: timedOut ? 'timeout' : 'unknown' }).inc();
-    },
-    'tunnel:open'({ role }) {
-      if (role === 'agent') open.inc();
-    },
-    'tunnel:close'({ role }) {
-      if (role === 'agent') open.dec();
     },
   };
 }

@@ -10,7 +10,7 @@ import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
 import { type PlaneState, planeMetrics } from './plane.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
 import { type TenantsState, tenantMetrics } from './tenants.ts';
-import { resumeMetrics, tunnelMetrics } from './tunnels.ts';
+import { openOf, resumeMetrics, tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5];
@@ -43,7 +43,7 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
   const { strategies, keptAfter } = options;
   const role = options.role === 'hub' ? 'hub' : 'gateway';
   const backends = backendMetrics(families, strategies);
-  const all = [upstreamDialMetrics(families, role), connectionMetrics(families), packetMetrics(families)];
+  const all = [upstreamDialMetrics(families, role, tunnels), connectionMetrics(families), packetMetrics(families)];
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role, options.tenants !== undefined);
   all.push(
@@ -76,7 +76,7 @@ export function holdMetrics({ events, tunnels }: ObservedProgram): Metrics {
   return own.page(events, all, processMetrics(own));
 }
 
-function upstreamDialMetrics(families: Families, role: Role): Subscriptions {
+function upstreamDialMetrics(families: Families, role: Role, tunnels: ObservedProgram['tunnels']): Subscriptions {
   // Upstream observes this when it sends the answer to the caller, and only for dials that became tunnels.
   const duration = families.histogram(
     'dial_duration_seconds',
@@ -89,9 +89,10 @@ function upstreamDialMetrics(families: Families, role: Role): Subscriptions {
     CONNECTION_BUCKETS,
   );
   const pending = families.gauge('pending_backend_dials', 'Current number of pending backend dial requests');
-  const established = families.gauge(
+  families.measured(
     'established_connections',
     'Current number of established end-to-end connections (post-dial).',
+    () => openOf(role, tunnels),
   );
   const failures = families.counters(
     'dial_failure_count',
@@ -111,13 +112,8 @@ function upstreamDialMetrics(families: Families, role: Role): Subscriptions {
     },
     'dial:undelivered': () => failures.of({ reason: 'send_rsp' }).inc(),
     'dial:unasked': () => failures.of({ reason: 'unrecognized_response' }).inc(),
-    'tunnel:open'(tunnel) {
-      if (tunnel.role === role) established.inc();
-    },
     'tunnel:close'(tunnel, _outcome, ms) {
-      if (tunnel.role !== role) return;
-      established.dec();
-      lifetime.observe(ms / 1000);
+      if (tunnel.role === role) lifetime.observe(ms / 1000);
     },
   };
 }

@@ -27,6 +27,13 @@ export function carried<K>(
   return [...sums].flatMap(([key, { up, down }]) => [[key, 'up', up] as const, [key, 'down', down] as const]);
 }
 
+/** Counts the open tunnels of a role. */
+export function openOf(role: Role, tunnels: ObservedProgram['tunnels']): number {
+  let open = 0;
+  for (const tunnel of tunnels) if (tunnel.role === role) open++;
+  return open;
+}
+
 /** Tunnel metrics that upstream does not have, for gateways, hubs and agents. */
 export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedProgram['tunnels']): Subscriptions {
   const census = new Census();
