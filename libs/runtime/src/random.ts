@@ -53,12 +53,12 @@ export class RandomSet<T extends object> implements Iterable<T> {
    */
   draw(random: () => number, eligible: (member: T) => boolean): T | undefined {
     const { size } = this;
-    const drawn = () => Math.floor(random() * size);
+    let start = 0;
     for (let tries = 0; size > 0 && tries < RUNTIME.randomDraws; tries++) {
-      const member = this.#members[drawn()] as T;
+      start = Math.floor(random() * size);
+      const member = this.#members[start] as T;
       if (eligible(member)) return member;
     }
-    const start = drawn();
     for (let step = 0; step < size; step++) {
       const member = this.#members[(start + step) % size] as T;
       if (eligible(member)) return member;

@@ -90,13 +90,14 @@ export class Callers {
     const { proxyNetworks, events, identities, mode } = this.#options;
     const local = 'path' in port.address;
     const grpc = local ? this.#local : this.#remote;
-    const entering =
-      (accept: Accept): Accept =>
-      (end, first) => {
+    const entering = (accept: Accept): Accept => {
+      if (!identities) return accept;
+      return (end, first) => {
         const { stream: socket } = end;
-        identities?.enter(socket, owner, () => listener.unproven.leave(socket));
+        identities.enter(socket, owner, () => listener.unproven.leave(socket));
         accept(end, first);
       };
+    };
     const listener: Listener = await listen({
       events,
       ...port,

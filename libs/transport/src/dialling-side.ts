@@ -108,6 +108,7 @@ export class PendingDial<Answer = Established> implements Due {
   /** Rejects with a DialError. */
   readonly answer: Promise<Answer>;
   readonly #request: Pending;
+  readonly #deadline: number;
   readonly #options: PendingDialOptions;
   readonly #resolve: (answer: Answer) => void;
   readonly #reject: (error: DialError) => void;
@@ -122,14 +123,11 @@ export class PendingDial<Answer = Established> implements Due {
     this.#reject = reject;
     this.#request = request;
     this.#options = options;
+    this.#deadline = options.deadline ?? request.deadline;
     this.due = options.meanwhile?.due ?? this.#deadline;
     this.#abandon = options.guarded(() => this.#giveUp(options.abandoned ?? abandoned));
     request.signal.addEventListener('abort', this.#abandon, { once: true });
     deadlines.enter(this);
-  }
-
-  get #deadline(): number {
-    return this.#options.deadline ?? this.#request.deadline;
   }
 
   succeed(answer: Answer): void {

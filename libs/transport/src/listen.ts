@@ -98,6 +98,7 @@ export interface Listener {
 /** Listens for several protocols on one address and tells them apart by the first bytes of a connection. */
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
+  const local = 'path' in address;
   const connections = new RandomSet<Socket>();
   const refuse = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
   const unproven = new WaitingConnections(options.unproven ?? HANDSHAKES, refuse, options.unprovenPool);
@@ -110,14 +111,15 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       socket.destroy();
       return false;
     }
-    if (!('path' in address)) socket.setNoDelay(true);
+    if (!local) socket.setNoDelay(true);
     else boundCaller?.(socket);
     return true;
   };
   const left = (socket: Socket) => void connections.delete(socket);
   const accept = (socket: Socket) => {
-    if (options.unproven) unproven.greeted(socket);
-    else unproven.leave(socket);
+    // Nobody waits at a unix socket: the file's permissions have decided.
+    if (!local && options.unproven) unproven.greeted(socket);
+    else if (!local) unproven.leave(socket);
     const end = new SocketEnd(socket, left);
     if (enter(socket)) new Undecided(end, options);
     else end.forget();
@@ -149,15 +151,15 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     at: address,
     limits: unproven,
     // Nobody proxies to a unix socket.
-    proxyNetworks: 'path' in address ? undefined : options.proxyNetworks,
+    proxyNetworks: local ? undefined : options.proxyNetworks,
     refused,
     failed,
   });
   return {
     idle: bound.idle,
-    address: 'path' in address ? address.path : shown(address.host, bound.address.port),
+    address: local ? address.path : shown(address.host, bound.address.port),
     connections,
-    local: 'path' in address,
+    local,
     get lost() {
       return bound.lost;
     },

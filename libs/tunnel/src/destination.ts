@@ -104,10 +104,10 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
     const isMetadata = METADATA.has(address);
     if (isMetadata && holds('metadata')) return 'metadata';
     // Some metadata addresses are link-local too. Only `metadata` decides about them.
-    if (!isMetadata && holds('link-local') && LINK_LOCAL.test(address)) return 'link-local';
+    if (!isMetadata && LINK_LOCAL.test(address) && holds('link-local')) return 'link-local';
     const isLoopback = LOOPBACK.test(address);
     if (isLoopback && holds('loopback')) return 'loopback';
-    if (!holds('own-ports') || !ownPorts.includes(port)) return undefined;
+    if (!ownPorts.includes(port) || !holds('own-ports')) return undefined;
     return isLoopback || ownAddresses().some((each) => plain(each) === address) ? 'own-ports' : undefined;
   };
 }

@@ -310,7 +310,7 @@ export class Tunnel implements TunnelInfo, Due {
     const { before, due } = this;
     this.#late = late;
     this.#patienceMs = ms;
-    this.#takenThen = this.#taken;
+    if (late === 'cut') this.#takenThen = this.#taken;
     this.due = now + ms;
     if (!before || this.due < due) this.#deadlines.enter(this);
   }
@@ -395,7 +395,7 @@ class Side implements EndUser, MeteredFlow {
       this.readAt = performance.now();
       memory.filled(chunk.length);
       if (!this.#tunnel.mayPass(this)) return;
-      const room = this.sink.write(chunk);
+      const room = this.other.end.write(chunk);
       this.gate?.afterRead(chunk.length, room);
       if (!room) {
         this.#waitsSince ??= performance.now();
@@ -418,15 +418,21 @@ class Side implements EndUser, MeteredFlow {
   }
 
   onEnd(): void {
-    this.#guarded(() => {
+    try {
       this.ended = true;
       this.#tunnel.ended(this);
-    });
+    } catch (error) {
+      this.#tunnel.failed(error as Error);
+    }
   }
 
   onClose(failure?: Error): void {
     if (!this.open) return;
     this.open = false;
-    this.#guarded(() => this.#tunnel.closed(this, failure));
+    try {
+      this.#tunnel.closed(this, failure);
+    } catch (error) {
+      this.#tunnel.failed(error as Error);
+    }
   }
 }

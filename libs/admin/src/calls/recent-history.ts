@@ -32,7 +32,10 @@ export class DialHistory {
     slot.dials++;
     // What fails at once, or at its deadline, says nothing of how fast answers are.
     if (failed) slot.failures++;
-    else (this.#latencies[bucketOf(ms)] as number)++;
+    else {
+      const bucket = Math.ceil(2 * Math.log2(ms / 0.1));
+      (this.#latencies[Math.min(Math.max(bucket, 0), BOUNDS.length - 1)] as number)++;
+    }
   }
 
   /** Notes how many there are now. The last sample of a slot stays. */
@@ -88,11 +91,6 @@ export class DialHistory {
     last.p50Ms = quantile(this.#latencies, answered, 0.5);
     last.p99Ms = quantile(this.#latencies, answered, 0.99);
   }
-}
-
-function bucketOf(ms: number): number {
-  const bucket = Math.ceil(2 * Math.log2(ms / 0.1));
-  return Math.min(Math.max(bucket, 0), BOUNDS.length - 1);
 }
 
 /** Returns the middle of the bucket that holds the quantile. */

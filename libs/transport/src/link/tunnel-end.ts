@@ -451,12 +451,14 @@ export class StreamCarrier implements Carrier, StreamHandler {
       else user.lost(this, (!this.#halfAtPeer && ownLoss(reason)) || reason);
       return;
     }
+    // Both halves have ended it.
+    if (code === undefined) return;
     const meaning = meaningOf(code, this.#link);
     if (meaning instanceof SessionLost) user.lost(this, meaning);
     else if (meaning) user.aborted(this, meaning);
     else if (code === ErrorCode.CANCEL || code === ErrorCode.NO_ERROR)
       user.aborted(this, new Error(`${far} went away`));
-    else if (code !== undefined) user.aborted(this, new PlaneEnded(`stream was reset with ${codeName(code)}`));
+    else user.aborted(this, new PlaneEnded(`stream was reset with ${codeName(code)}`));
   }
 
   #rejectMark(): void {

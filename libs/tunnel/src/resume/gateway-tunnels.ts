@@ -15,7 +15,7 @@ import type { Observation } from '../observe.ts';
 import type { Stage } from '../pipeline.ts';
 import { type AgentName, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import { type AgentRoutes, attachThrough } from './attach.ts';
-import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT } from './carrier.ts';
+import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type ResumeOffer } from './carrier.ts';
 import { AgentProcess } from './dead-or-lost.ts';
 import { GatewayHalf } from './gateway-half.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
@@ -36,17 +36,26 @@ interface Attaching {
 /** The tunnels of a gateway that can be resumed. */
 export class GatewayTunnels {
   readonly #shared: SharedByTunnels;
-  readonly #instance: string;
+  readonly #offer: ResumeOffer;
   /** By agent: its processes that have tunnels. A change of the agent's sessions concerns these tunnels. */
   readonly #processes = new OpenTable<string, AgentProcess<GatewayTunnel>[]>();
   /** Agents whose sessions have changed in this tick of the event loop. */
   readonly #changed = new Set<string>();
 
+  readonly #gone = (tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>): void => {
+    process.tunnels.delete(tunnel);
+    if (process.tunnels.size > 0) return;
+    const key = agentKey(tunnel);
+    const others = this.#ofAgent(tunnel).filter((other) => other !== process);
+    if (others.length > 0) this.#processes.set(key, others);
+    else this.#processes.delete(key);
+  };
+
   constructor(options: GatewayTunnelsOptions) {
-    this.#instance = options.instance;
+    this.#offer = { halfAtPeer: true, gatewayInstance: options.instance };
     const halves = halvesOf(options, options.clock ?? systemClock);
     const attachInTurn = attachesInTurns(({ start }: Attaching) => start());
-    this.#shared = { ...options, halves, attachInTurn, gone: (tunnel, process) => this.#gone(tunnel, process) };
+    this.#shared = { ...options, halves, attachInTurn, gone: this.#gone };
     const changed = (session: AgentSession['record']) => this.#checkSoon(session);
     const came = (session: AgentSession['record']) => {
       for (const process of this.#ofAgent(session)) process.came(session);
@@ -59,7 +68,7 @@ export class GatewayTunnels {
   readonly resume: Stage = {
     name: 'resume',
     enter: (dial) => {
-      dial.resumeOffer ??= { halfAtPeer: true, gatewayInstance: this.#instance };
+      dial.resumeOffer ??= this.#offer;
       return undefined;
     },
     answered: (dial, established) => {
@@ -104,15 +113,6 @@ export class GatewayTunnels {
 
   #ofAgent(agent: AgentName): readonly AgentProcess<GatewayTunnel>[] {
     return this.#processes.get(agentKey(agent)) ?? [];
-  }
-
-  #gone(tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>): void {
-    process.tunnels.delete(tunnel);
-    if (process.tunnels.size > 0) return;
-    const key = agentKey(tunnel);
-    const others = this.#ofAgent(tunnel).filter((other) => other !== process);
-    if (others.length > 0) this.#processes.set(key, others);
-    else this.#processes.delete(key);
   }
 
   #checkSoon(session: AgentSession['record']): void {

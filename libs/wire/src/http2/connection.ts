@@ -180,7 +180,7 @@ export class Connection implements ReadingSink {
   start(first?: Buffer): void {
     if (first) this.#read(first);
     if (this.#state === 'greeting') this.#keepalive?.awaitGreeting();
-    onRead(this.#socket, (chunk) => this.#read(chunk));
+    onRead(this.#socket, this.#read);
     if (!this.#unread) this.#socket.resume();
   }
 
@@ -228,7 +228,7 @@ export class Connection implements ReadingSink {
 
   // What the other side says.
 
-  #read(chunk: Buffer): void {
+  readonly #read = (chunk: Buffer): void => {
     if (this.#state === 'ended') return;
     this.bytesRead += chunk.length;
     this.#keepalive?.heard();
@@ -240,7 +240,7 @@ export class Connection implements ReadingSink {
     const rests = readBudget.count(this.reads, Math.max(chunk.length, this.#config.frameReadBytes));
     const left = this.#readFrames(chunk);
     if (rests || left) this.#rest(left);
-  }
+  };
 
   #readFrames(chunk: Buffer): Buffer | undefined {
     try {
