@@ -262,7 +262,6 @@ class Attempts implements Due {
     if (span) enterSpan(asked, span);
     try {
       dial(asked).then(answered, failed);
-      silence.left();
     } catch (thrown) {
       failed(thrown);
     }

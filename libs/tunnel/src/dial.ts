@@ -209,13 +209,13 @@ export class DialAbort implements DialSignal {
 }
 
 /**
- * Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. It runs once the
- * request is under way, or from `left` on.
+ * Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. It runs from the
+ * beginning.
  */
 export class Silence implements Due {
   before: Due | undefined;
   behind: Due | undefined;
-  due = Number.POSITIVE_INFINITY;
+  due: number;
   readonly #deadlines: Deadlines;
   #ms: number;
   #silent: (() => void) | undefined;
@@ -228,19 +228,16 @@ export class Silence implements Due {
     this.#ms = ms;
     this.#silent = silent;
     this.#deadlines = deadlines;
-  }
-
-  /** The request has left, perhaps not over a link. */
-  left(): void {
-    if (this.due === Number.POSITIVE_INFINITY) this.underWay(0);
+    this.due = deadlines.now() + ms;
+    deadlines.enter(this);
   }
 
   /** A link passes the request on. @param roundTripMs the link's round-trip time */
   underWay(roundTripMs: number): void {
     if (!this.#silent) return;
-    const now = this.#deadlines.now();
-    this.due = now + this.#ms + TUNNEL.roundTrips * roundTripMs;
-    this.#deadlines.enter(this);
+    const before = this.due;
+    this.due = this.#deadlines.now() + this.#ms + TUNNEL.roundTrips * roundTripMs;
+    if (this.due < before) this.#deadlines.enter(this);
   }
 
   /** The word came, or nobody waits for it any more. */

@@ -61,9 +61,7 @@ export async function attachThrough(
   const { tenant, session: sessionId } = request;
   const observed = observedAttach(attach, { tracer }, 'gateway.attach', { sessionId, hubId });
   try {
-    const answer = observed(asked);
-    silence.left();
-    return await answer;
+    return await observed(asked);
   } catch (thrown) {
     const error = asDialError(thrown);
     if (silent || (ownDeadline && error.expired))
