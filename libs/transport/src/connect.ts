@@ -95,11 +95,18 @@ function refuse(end: SocketEnd, error: DialError, { events }: Edge): void {
 }
 
 /** A caller's connection: its request, its dial, and then the caller's end of the tunnel. */
-class CallerConnection implements Waiter {
+class CallerConnection implements Waiter, SocketWatch, Due {
+  before: Due | undefined;
+  behind: Due | undefined;
+  due = 0;
   readonly #end: SocketEnd;
   readonly #socket: Socket;
   readonly #request: ConnectRequest;
   readonly #edge: Edge;
+  /** Whether it is a unix socket's. */
+  #isLocal = false;
+  /** Gives up what it waits for. Unset once it has its answer. */
+  #gone: (() => void) | undefined;
   #dial: ServedDial | undefined;
   /** Its dial, then its tunnel. */
   #carries: { abort(reason: Error): void } | undefined;
@@ -119,6 +126,7 @@ class CallerConnection implements Waiter {
     const { credentials, rest } = this.#request;
     const shown = identifyByToken && credentialIn(credentials, this.#socket);
     const peer = peerOf(this.#socket, (reason) => this.#cut(reason));
+    this.#isLocal = peer.remote === 'uds';
     if (!shown) this.#dialFor(identifyCaller(peer), rest);
     else {
       const identify = (signal: AbortSignal) => identifyByToken(peer, shown, signal);
@@ -162,19 +170,41 @@ class CallerConnection implements Waiter {
 
   /**
    * Reads the socket while its dial is pending, because a socket that nobody reads does not report that its peer has gone. What arrives early is kept,
-   * and an early end is the tunnel's, as in upstream's server. Only a caller that resets its connection, or closes its unix socket, is known to have
-   * gone: over TCP a FIN looks the same whether more is read or not.
+   * and an early end is the tunnel's, as in upstream's server.
    */
   #awaitAnswer(first: Buffer, gone: () => void): void {
-    const socket = this.#socket;
-    const ended = () => {
-      if (remoteOf(socket) !== 'uds') return;
-      // On Deno 2.9 an empty write does not find that the peer has closed, so there an end is its going.
-      if ('Deno' in globalThis) gone();
-      else closeIfClosed(socket);
-    };
-    this.#end.watch = { ended, closed: gone };
+    this.#gone = gone;
+    this.#end.watch = this;
     this.#end.keep(first);
+  }
+
+  // As the one that watches the socket. Only a caller that resets its connection, or closes its unix socket, is known to have gone: over TCP a FIN
+  // looks the same whether more is read or not.
+
+  ended(): void {
+    if (!this.#isLocal) return;
+    if (!this.#gone) {
+      // The destination of most tunnels ends soon after the caller, and then nobody needs to know. So the look comes a little later.
+      this.due = performance.now() + TRANSPORT.closedMs;
+      deadlines.enter(this);
+      return;
+    }
+    // On Deno 2.9 an empty write does not find that the peer has closed, so there an end is its going.
+    if ('Deno' in globalThis) this.#gone();
+    else this.remind();
+  }
+
+  closed(): void {
+    deadlines.leave(this);
+    this.#gone?.();
+  }
+
+  /**
+   * Ends a unix socket whose caller has closed it for good, as Go's and most others' callers do, instead of its own direction only. Then no
+   * write succeeds any more, also not one of nothing, which fails with an error and its stack.
+   */
+  remind(): void {
+    if (this.#socket.writable) this.#socket.write('');
   }
 
   /** Its credential stands no longer. */
@@ -187,7 +217,7 @@ class CallerConnection implements Waiter {
 
   accept(): SocketEnd {
     this.#socket.write(ESTABLISHED);
-    this.#end.watch = this.#dial?.caller?.remote === 'uds' ? lookOnceEnded(this.#socket) : undefined;
+    this.#gone = undefined;
     return this.#end;
   }
 
@@ -211,26 +241,6 @@ class CallerConnection implements Waiter {
   fault(error: Error): void {
     endByDefect(this.#end, error, this.#edge);
   }
-}
-
-/** The destination of most tunnels ends soon after the caller, and then nobody needs to know. So the look comes a little later. */
-function lookOnceEnded(socket: Socket): SocketWatch {
-  const look: Due = { before: undefined, behind: undefined, due: 0, remind: () => closeIfClosed(socket) };
-  return {
-    ended() {
-      look.due = performance.now() + TRANSPORT.closedMs;
-      deadlines.enter(look);
-    },
-    closed: () => deadlines.leave(look),
-  };
-}
-
-/**
- * Ends a unix socket whose caller has closed it for good, as Go's and most others' callers do, instead of its own direction only. Then no
- * write succeeds any more, also not one of nothing, which fails with an error and its stack.
- */
-function closeIfClosed(socket: Socket): void {
-  if (socket.writable) socket.write('');
 }
 
 /**
