@@ -46,9 +46,8 @@ export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions } from './peer-links.ts';
 export { type PeerServer, type PeerServerOptions, servePeers } from './peer-server.ts';
 export { RequestRefused } from './proxy-authorization.ts';
-export { readersOf } from './readers.ts';
 export { requests } from './requests.ts';
-export { resetSocket, SocketEnd } from './socket-end.ts';
+export { readersOf, resetSocket, SocketEnd } from './socket-end.ts';
 export {
   anyoneOf,
   type CallerIdentity,

@@ -1,11 +1,17 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { onRead, writeCoalesced } from '@isthmus/runtime';
+import { getOrPut, LruMap, onRead, writeCoalesced } from '@isthmus/runtime';
 import { DuplexEnd, type EndUser } from '@isthmus/tunnel';
-import { ConnectionReads, readBudget, WIRE } from '@isthmus/wire';
+import { ConnectionReads, Readers, readBudget, WIRE } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
-import { readersOf } from './readers.ts';
 import { belowOf } from './tls/certificate.ts';
+
+const tenants = new LruMap<string, Readers>(TRANSPORT.controlSenders);
+
+/** All connections and tunnels of a tenant, which this process reads in turns with those of others. */
+export function readersOf(tenant: string): Readers {
+  return getOrPut(tenants, tenant, () => new Readers());
+}
 
 /** Whether a reset right behind bytes is read as an end: libuv before 1.52 does not read again after it (its pull request 4997). */
 const HIDES_RESETS = /^1\.([0-4]?\d|5[01])\./.test(process.versions.uv ?? '');

@@ -15,7 +15,7 @@ import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
 import { readBudget } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { type Listener, listen } from '../listen.ts';
-import { readersOf } from '../readers.ts';
+import { readersOf } from '../socket-end.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { named, recordsOf } from '../tls/testing/hellos.ts';
 import { ApiServerAddresses } from './addresses.ts';

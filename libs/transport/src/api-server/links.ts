@@ -17,7 +17,7 @@ import { TRANSPORT } from '../defaults.ts';
 import { Allowances, type ControlMessage } from '../link/control.ts';
 import { CALLER_LIMITS } from '../link/hold.ts';
 import { LinkServer, type LinkServerOptions } from '../link/server.ts';
-import { readersOf } from '../readers.ts';
+import { readersOf } from '../socket-end.ts';
 import type { ApiServers } from './api-servers.ts';
 import type { ApiServerGateways } from './gateways.ts';
 

@@ -21,7 +21,7 @@ import {
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
-import { readersOf } from '../readers.ts';
+import { readersOf } from '../socket-end.ts';
 import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
 
 /** How much the windows of all callers together may grow: a budget of their own, so that callers cannot shrink the links' windows. */
