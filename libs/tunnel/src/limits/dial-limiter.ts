@@ -25,7 +25,9 @@ export class DialLimiter {
       this.#pending++;
       return undefined;
     },
-    answered: ({ tenant }, established) => this.#limiterOf(tenant).carry(established),
+    answered: ({ tenant }, established) => {
+      if (this.#limits) this.#limiterOf(tenant).carry(established);
+    },
     left: ({ tenant }) => {
       this.#limiterOf(tenant).pendingDials--;
       if (--this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
@@ -77,7 +79,7 @@ export class DialLimiter {
       limiter.pendingDials++;
       try {
         const attached = await attach(request);
-        limiter.carry(attached);
+        if (this.#limits) limiter.carry(attached);
         return attached;
       } finally {
         limiter.pendingDials--;
@@ -190,7 +192,6 @@ class TenantLimiter {
 
   /** A dial has become a tunnel, or an attach goes on with one, which counts until its destination's stream has closed. */
   carry(established: Pick<Established, 'end' | 'meter'>): void {
-    if (!this.#limited) return;
     established.meter = this.meter;
     this.tunnels++;
     established.end.whenLeft(() => this.tunnels--);
