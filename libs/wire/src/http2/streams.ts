@@ -257,7 +257,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
 
   #groupOf(fields: readonly Field[]): string | undefined {
     const { groupField } = this.#options.rules;
-    return groupField === undefined ? undefined : fields.find(([name]) => name === groupField)?.[1];
+    if (groupField !== undefined) for (const [name, value] of fields) if (name === groupField) return value;
+    return undefined;
   }
 
   /** Answers without a stream. */
