@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -190,6 +190,8 @@ test('the chart is a dependency of others, twice, with condition, tags and globa
   const umbrella = mkdtempSync(join(tmpdir(), 'isthmus-umbrella-'));
   context.after(() => rmSync(umbrella, { recursive: true }));
   cpSync(CHART, join(umbrella, 'charts', 'isthmus'), { recursive: true });
+  // Helm 4 finds a chart strange that has none.
+  mkdirSync(join(umbrella, 'templates'));
   const { version } = readManifest<{ version: string }>('k8s/chart/Chart.yaml');
   const dependencies = ['plane', 'agent'].map((alias) => {
     return { name: 'isthmus', version, alias, condition: `${alias}.enabled`, tags: ['network'] };

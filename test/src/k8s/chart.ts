@@ -5,8 +5,10 @@ import { goInstalled, goMissing, goProgram } from '../harness/go-program.ts';
 import { unlessSlow } from '../harness/runtime.ts';
 import { type Manifest, root } from './manifests.ts';
 
-/** Renders the chart. */
-export const HELM = 'helm.sh/helm/v3/cmd/helm@v3.22.0';
+/** Renders the chart, where the machine has no Helm of its own. */
+const HELM = 'helm.sh/helm/v3/cmd/helm@v3.22.0';
+/** The first Helm that knows `--take-ownership`. */
+const OWN_HELM = /^v(3\.(1[7-9]|[2-9]\d)|[4-9])\./;
 /** The Kubernetes for which the chart is rendered. */
 export const KUBERNETES = ['--kube-version', '1.34.0'];
 /** Ends what hangs, and judges no speed. */
@@ -24,8 +26,9 @@ export const NAMESPACES: Readonly<Record<string, string>> = {
   server: 'isthmus-server',
 };
 
-/** Why Helm does not run, or false: to build it takes minutes, so it runs with the slow tests. */
-export const noHelm: string | false = goMissing() || unlessSlow();
+/** Why Helm does not run, or false. Where none is installed, it is built, which takes minutes, so it runs with the slow tests. */
+export const noHelm: string | false =
+  unlessSlow() || (ownHelm() === undefined && goMissing() && `no Helm: ${goMissing()}`);
 
 export interface Answer {
   readonly status: number | null;
@@ -33,9 +36,16 @@ export interface Answer {
   readonly stderr: string;
 }
 
-/** Returns the path of Helm. */
-export function helmProgram(): Promise<string> {
-  return goInstalled(HELM);
+/** Returns the path of Helm: the machine's own, or one that is built once. */
+export async function helmProgram(): Promise<string> {
+  return ownHelm() ?? (await goInstalled(HELM));
+}
+
+function ownHelm(): string | undefined {
+  const path = spawnSync('sh', ['-c', 'command -v helm'], { encoding: 'utf8' }).stdout.trim();
+  if (path === '') return undefined;
+  const { stdout } = spawnSync(path, ['version', '--template={{.Version}}'], { encoding: 'utf8' });
+  return OWN_HELM.test(stdout) ? path : undefined;
 }
 
 export async function helm(args: readonly string[], input = ''): Promise<Answer> {

@@ -4,18 +4,8 @@ import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer as createHttps } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
-import {
-  freePort,
-  goInstalled,
-  goMissing,
-  goProgram,
-  ROOT,
-  type Scope,
-  type TlsVia,
-  tempDir,
-  until,
-} from '../harness/index.ts';
-import { HELM, noHelm } from '../k8s/chart.ts';
+import { freePort, goMissing, goProgram, ROOT, type Scope, type TlsVia, tempDir, until } from '../harness/index.ts';
+import { helmProgram, noHelm } from '../k8s/chart.ts';
 import type { TenantTrust } from './tenant-trust.ts';
 
 /** What answers as an API server with nothing in it: enough for `kubectl version` and `helm list`. */
@@ -111,7 +101,7 @@ export async function dialsWithTools(scope: Scope, { via, acme, token, port, ski
   }
   if (!noHelm) {
     const args = ['--kubeconfig', kubeconfig(both), 'list', '-o', 'json'];
-    tools.push({ name: await goInstalled(HELM), args, says: /^\[\]$/m });
+    tools.push({ name: await helmProgram(), args, says: /^\[\]$/m });
   }
   // They speak no TLS to a proxy, so socat does for them.
   const leg = await legTo(scope, via);
