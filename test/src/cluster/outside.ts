@@ -6,6 +6,10 @@ import { ROOT, until } from '../harness/index.ts';
 import { BIN, KEPT } from './settings.ts';
 
 const GROUPS = '/sys/fs/cgroup';
+/** Whether the machine has control groups of version 2: one hierarchy, in which a group has the controllers that those above it pass on. */
+const UNIFIED = existsSync(join(GROUPS, 'cgroup.controllers'));
+/** What a kubelet wants to find there. */
+const CONTROLLERS = ['cpu', 'cpuset', 'hugetlb', 'memory', 'pids'];
 const NAME = 'isthmus-cluster-';
 /** Where the logs of a run that failed are left. */
 export const LOGS = join(ROOT, 'dist', 'cluster');
@@ -46,19 +50,30 @@ export class Machine implements AsyncDisposable {
   }
 }
 
+/** Returns the directories of a control group: of version 1, it has one for each controller. */
+export function directoriesOf(group: string): string[] {
+  const hierarchies = UNIFIED ? [''] : readdirSync(GROUPS);
+  return hierarchies.map((hierarchy) => join(GROUPS, hierarchy, group));
+}
+
 /** The node's processes are in `system`, its pods beside it. Pods of a worker have a group of their own. */
 function makeGroups(name: string): void {
   for (const group of [name, `${name}/system`, `${name}/worker`]) {
-    for (const controller of readdirSync(GROUPS)) mkdirSync(join(GROUPS, controller, group), { recursive: true });
-    // A new group has no processors and no memory until it is given some.
-    for (const file of ['cpuset.cpus', 'cpuset.mems'])
+    for (const path of directoriesOf(group)) mkdirSync(path, { recursive: true });
+    // A new group of version 1 has no processors and no memory until it is given some.
+    for (const file of UNIFIED ? [] : ['cpuset.cpus', 'cpuset.mems'])
       writeFileSync(join(GROUPS, 'cpuset', group, file), readFileSync(join(GROUPS, 'cpuset', file)));
+  }
+  for (const group of UNIFIED ? [GROUPS, join(GROUPS, name)] : []) {
+    const there = readFileSync(join(group, 'cgroup.controllers'), 'utf8').trim().split(' ');
+    const wanted = CONTROLLERS.filter((controller) => there.includes(controller)).map((controller) => `+${controller}`);
+    writeFileSync(join(group, 'cgroup.subtree_control'), wanted.join(' '));
   }
 }
 
 /** @returns whether they are gone: a group lasts as long as its processes, which die a moment after their namespace */
 function removeGroups(name: string): boolean {
-  const groups = readdirSync(GROUPS).map((controller) => join(GROUPS, controller, name));
+  const groups = directoriesOf(name);
   for (const group of groups) removeGroup(group);
   return !groups.some((group) => existsSync(group));
 }

@@ -117,7 +117,7 @@ export function uidOf(name: string): Promise<string> {
  * every 10 to 15 s whether it may. The pod's control group is the last that it removes, a moment after the API server's object at times.
  */
 export async function doneStatic(uid: string): Promise<void> {
-  const gone = () => globSync(`/sys/fs/cgroup/cpu/*/kubepods/**/pod${uid}`).length === 0;
+  const gone = () => globSync(`/sys/fs/cgroup/{cpu/,}*/kubepods/**/pod${uid}`).length === 0;
   await until(gone, { what: `the end of the static pod ${uid}`, deadline: NEXT_MS });
 }
 

@@ -1,7 +1,8 @@
-import { copyFileSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { must } from './command.ts';
 import { Node } from './node.ts';
+import { directoriesOf } from './outside.ts';
 import { ADDRESS, BIN, ROUTER, SOURCES, VERSION } from './settings.ts';
 
 /** Directories of the machine that the node may write to: it sees them, and its changes are its own. */
@@ -23,8 +24,7 @@ const KERNEL = {
 export async function controlPlaneNode(directory: string, group: string): Promise<Node> {
   process.env.PATH = `${BIN}:${process.env.PATH}`;
   process.env.HOME = directory;
-  for (const controller of readdirSync('/sys/fs/cgroup'))
-    writeFileSync(join('/sys/fs/cgroup', controller, group, 'system/cgroup.procs'), String(process.pid));
+  for (const path of directoriesOf(`${group}/system`)) writeFileSync(join(path, 'cgroup.procs'), String(process.pid));
   const node = new Node('node', directory);
   await must(['hostname', node.name]);
   await mounts(node, directory);
