@@ -24,7 +24,7 @@ const REGISTRY: Says = [/Redis: .*READONLY this server is a replica/, /redis-cli
 const HUNG: Says = [/hub-1: hub at \S+, was lost .* silent for 4\.75 s/, /hangs, .*restart it/];
 const SILENT: Says = [
   /connection_timeout: .*(timeout|timed out)/,
-  /a firewall or network policy .* drops packets, or the machine is down/,
+  /a firewall or network policy .* drops packets .*, or the machine is down/,
 ];
 const FULL: Says = [
   /tenant acme.* uses 20 of 20 tunnels at (gateway-0|this gateway)/,
