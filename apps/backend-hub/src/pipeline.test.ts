@@ -22,7 +22,7 @@ test('a hub with hardly any memory refuses dials, which may go through another o
     message: /too little memory/,
   });
   assert.equal(reached, 0);
-  scarce.mock.mockImplementation(() => false);
+  scarce.mock.restore();
   await assert.rejects(dial({ ...asked }), /it is asked/);
 });
 

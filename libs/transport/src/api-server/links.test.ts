@@ -220,7 +220,8 @@ for (const [what, left] of [
   test(`Connections of agents do not take the last ${what} of a hub, and may go through another`, async (t) => {
     const { agent, apiServers } = await rig();
     const link = await agent();
-    t.mock.getter(left, 'scarce', () => true);
+    const scarce = t.mock.getter(left, 'scarce', () => true);
+    cleanups.push(() => scarce.mock.restore());
     await assert.rejects(link.dial(request()), ({ code, retryable }: DialError) => {
       assert.equal(code, 'connection_limit_reached');
       return retryable;
