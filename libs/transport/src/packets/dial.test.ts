@@ -3,7 +3,7 @@ import { after, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
-import { type Established, planeEvents } from '@isthmus/tunnel';
+import { type Established, planeEvents, TUNNEL } from '@isthmus/tunnel';
 import { PacketClient } from './dial.ts';
 import { channelPair, destination, established, plane, request, silent, types } from './testing.ts';
 
@@ -35,6 +35,12 @@ for (const [text, code] of GO_TEXTS) {
     await until(() => served.open === 0 && client.open === 0, 'nothing open');
   });
 }
+
+test("of an agent's text of a megabyte only the beginning is read and told", async () => {
+  const text = 'lookup '.repeat(150_000);
+  const { client } = plane({ dial: () => Promise.reject(new Error(text)) });
+  await assert.rejects(client.dial(request()), { code: 'dns_error', message: text.slice(0, TUNNEL.errorTextChars) });
+});
 
 test('a dial that is given up is closed by DIAL_CLS and its destination with it', async () => {
   const answer = Promise.withResolvers<Established>();

@@ -12,6 +12,7 @@ import {
   formatDestination,
   type PlaneEvents,
   SessionLost,
+  TUNNEL,
 } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dialling-side.ts';
@@ -35,8 +36,9 @@ const GO_ERRORS: readonly (readonly [words: RegExp, code: DialErrorCode])[] = [
 /** What says nothing about the destination: an agent without a free socket has sent nothing to it, and one without DNS does not know it. */
 const RETRYABLE: readonly DialErrorCode[] = ['connection_limit_reached', 'dns_timeout'];
 
-/** Returns the meaning of a Go agent's error text. */
-function refusal(text: string): DialError {
+/** Returns the meaning of a Go agent's error text, which may be megabytes long: no more is read and told than of other errors. */
+function refusal(error: string): DialError {
+  const text = error.slice(0, TUNNEL.errorTextChars);
   const code = GO_ERRORS.find(([words]) => words.test(text))?.[1] ?? 'proxy_internal_error';
   return new DialError(code, text, { retryable: RETRYABLE.includes(code) });
 }
