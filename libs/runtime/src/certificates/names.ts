@@ -150,27 +150,28 @@ function domainOfUri(uri: string): string | undefined {
 
 function forbidden(names: SubjectNames, { constraints, subjectText }: Named): string | undefined {
   const { permitted, excluded } = constraints as Constraints;
-  const of = <V>(
+  // Each name is read once, and not for each constraint: both lists may be long, and so may a name.
+  const of = <V, R>(
     list: readonly V[],
     shown: (value: V) => string,
-    by: (side: SubjectNames) => readonly ((value: V, permits: boolean) => boolean)[],
+    read: (value: V) => R,
+    by: (side: SubjectNames) => readonly ((name: R, permits: boolean) => boolean)[],
   ) => {
     const [allows, denies] = [by(permitted), by(excluded)];
-    const found = list.find(
-      (value) => (allows.length > 0 && !allows.some((is) => is(value, true))) || denies.some((is) => is(value, false)),
-    );
+    const found = list.find((value) => {
+      const name = read(value);
+      return (allows.length > 0 && !allows.some((is) => is(name, true))) || denies.some((is) => is(name, false));
+    });
     return found === undefined
       ? undefined
       : `its name ${shown(found)} is not among those that ${subjectText} may issue`;
   };
-  const text = (value: string) => value;
+  const same = <V>(value: V) => value;
   return (
-    of(names.ips, addressText, ({ ips }) => ips.map(contains)) ??
-    of(names.dns, text, ({ dns }) => dns.map(isWithin)) ??
-    of(names.uris, text, ({ uris }) =>
-      uris.map((each) => (uri, permits) => isWithin(each)(domainOfUri(uri) ?? '', permits)),
-    ) ??
-    of(names.emails, text, ({ emails }) => emails.map(isMailboxOf))
+    of(names.ips, addressText, same, ({ ips }) => ips.map(contains)) ??
+    of(names.dns, same, lower, ({ dns }) => dns.map(isWithin)) ??
+    of(names.uris, same, domainOfUri, ({ uris }) => uris.map(isWithin)) ??
+    of(names.emails, same, parsedMailbox, ({ emails }) => emails.map(isMailboxOf))
   );
 }
 
@@ -181,12 +182,11 @@ function contains(range: Buffer): (ip: Buffer) => boolean {
     ip.every((byte, at) => ((byte ^ (network[at] as number)) & (mask[at] as number)) === 0);
 }
 
-/** Whether a domain is one, or is below it. A wildcard that could stand for an excluded name is excluded too. */
-function isWithin(constraint: string): (domain: string, permits: boolean) => boolean {
+/** Whether a domain in lower case is one, or is below it. A wildcard that could stand for an excluded name is excluded too. */
+function isWithin(constraint: string): (name: string | undefined, permits: boolean) => boolean {
   const limit = constraint.toLowerCase();
   const parent = limit.includes('.') ? limit.slice(limit.indexOf('.')) : '';
-  return (domain, permits) => {
-    const name = domain.toLowerCase();
+  return (name = '', permits) => {
     if (limit === '' || name === limit) return true;
     if (name.endsWith(limit.startsWith('.') ? limit : `.${limit}`)) return true;
     return (
@@ -199,12 +199,11 @@ function isWithin(constraint: string): (domain: string, permits: boolean) => boo
   };
 }
 
-function isMailboxOf(constraint: string): (email: string, permits: boolean) => boolean {
+function isMailboxOf(constraint: string): (of: ReturnType<typeof parsedMailbox>, permits: boolean) => boolean {
   const exact = constraint.includes('@') ? parsedMailbox(constraint) : undefined;
-  return (email, permits) => {
-    const { local = '', domain = '' } = parsedMailbox(email) ?? {};
-    return exact ? exact.local === local && exact.domain === domain : isWithin(constraint)(domain, permits);
-  };
+  const within = isWithin(constraint);
+  return ({ local, domain } = { local: '', domain: '' }, permits) =>
+    exact ? exact.local === local && exact.domain === domain : within(domain, permits);
 }
 
 /** Kinds of names in subjectAltName and nameConstraints. */
