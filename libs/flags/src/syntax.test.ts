@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { costsItsLength } from '@isthmus/runtime/testing';
 import {
   readBool,
   readCsv,
@@ -147,6 +148,13 @@ for (const [name, rows] of Object.entries(TABLES)) {
     }
   });
 }
+
+test('what is nearly a number or a duration costs what its length costs', () => {
+  for (const text of ['9'.repeat(1_000_000), `${'9000s'.repeat(100_000)}!`, `${'9'.repeat(1_000_000)}!`]) {
+    assert.throws(() => costsItsLength(() => readDuration(text)), SyntaxError);
+    assert.throws(() => costsItsLength(() => readFloat32(text)), SyntaxError);
+  }
+});
 
 test('durations are written as Go writes them', () => {
   const rows = [

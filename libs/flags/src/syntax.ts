@@ -47,7 +47,7 @@ export function readInt32(text: string): number {
 export function readFloat32(text: string): number {
   const special = /^([+-]?)(inf|infinity|nan)$/i.exec(text);
   if (special) return special[2]?.toLowerCase() === 'nan' ? Number.NaN : special[1] === '-' ? -Infinity : Infinity;
-  if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) throw new SyntaxError('want a number');
+  if (!/^[+-]?(\d+(?:\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(text)) throw new SyntaxError('want a number');
   const value = Math.fround(Number(text));
   if (!Number.isFinite(value)) throw new SyntaxError('the number is out of range');
   return value;
@@ -55,15 +55,15 @@ export function readFloat32(text: string): number {
 
 // Both micro signs: U+00B5, which is on keyboards, and U+03BC, the Greek letter.
 const UNIT_MS = { ns: 1e-6, us: 1e-3, '\u00b5s': 1e-3, '\u03bcs': 1e-3, ms: 1, s: 1e3, m: 6e4, h: 3.6e6 };
-const DURATION = /^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|\u00b5s|\u03bcs|ms|s|m|h))+$/;
-const DURATION_PART = /(\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)/g;
+const DURATION = /^[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|\u00b5s|\u03bcs|ms|s|m|h))+$/;
+const DURATION_PART = /(\d+(?:\.\d*)?|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)/g;
 /** Go counts nanoseconds in 63 bits. */
 const LONGEST_MS = 2 ** 63 / 1e6;
 
 /** time.ParseDuration, in milliseconds: `1h30m`, `1.5s`, `100ms`, `0`. */
 export function readDuration(text: string): number {
   if (/^[+-]?0$/.test(text)) return 0;
-  if (/^[+-]?(\d+\.?\d*|\.\d+)$/.test(text)) throw new SyntaxError('the unit is missing: write 10s, 1m30s or 100ms');
+  if (/^[+-]?\.?\d[\d.]*$/.test(text)) throw new SyntaxError('the unit is missing: write 10s, 1m30s or 100ms');
   if (!DURATION.test(text)) throw new SyntaxError('want a duration such as 10s, 1m30s or 100ms');
   let ms = 0;
   for (const [, amount, unit] of text.matchAll(DURATION_PART)) {

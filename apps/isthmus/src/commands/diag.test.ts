@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { CertificateAuthority } from '@isthmus/certificates';
+import { costsItsLength } from '@isthmus/runtime/testing';
 import { scrubbed, writeArchive } from './diag.ts';
 
 describe('archive', () => {
@@ -60,6 +61,7 @@ describe('archive', () => {
     ['Authorization: Bearer abcdefgh12345', 'Authorization: *** ***'],
     ['invalid bearer token, Basic authentication', 'invalid bearer token, Basic authentication'],
     ['"token":"abcdef"', '"token":"***"'],
+    ['x-eyJhbGciOiJS.eyJzdWIiOiJh.c2ln', 'x-[token left out]'],
     ['password=hunter2&x=1', 'password=***&x=1'],
     ['-----BEGIN EC PRIVATE KEY-----\nMHc', '[private key left out]'],
     ['http://10.0.0.1:80/path http_proxy', 'http://10.0.0.1:80/path http_proxy'],
@@ -71,5 +73,19 @@ describe('archive', () => {
     for (const [text, shown] of SCRUBBED) {
       it(`is removed from: ${text.split('\n')[0]}`, () => assert.equal(scrubbed(text), shown));
     }
+
+    for (const beginning of [
+      'a',
+      '://a:',
+      '://:',
+      'eyJhbGciOiJS-',
+      'eyJhbGciOiJS.',
+      'password ',
+      'Bearer ',
+      '-----BEGIN A',
+    ])
+      it(`costs what its length costs to look for, in many of ${beginning}`, () => {
+        costsItsLength(() => scrubbed(beginning.repeat(3_000_000 / beginning.length)));
+      });
   });
 });

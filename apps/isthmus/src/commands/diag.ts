@@ -166,10 +166,10 @@ export async function writeArchive(path: string, texts: Texts): Promise<number> 
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN ([A-Z ]*)PRIVATE KEY-----[\s\S]*?(-----END \1PRIVATE KEY-----|$)/g, '[private key left out]'],
   // The user and password in a URL.
-  [/([a-z][a-z+.-]*:\/\/)[^/\s"'@]*:[^/\s"'@]*@/gi, '$1***@'],
+  [/(:\/\/)[^:/\s"'@]*:[^/\s"'@]*@/g, '$1***@'],
   [HTTP_CREDENTIAL, '$1 ***'],
-  // A JSON Web Token, as Kubernetes' service accounts have.
-  [/\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '[token left out]'],
+  // A JSON Web Token, as Kubernetes' service accounts have. One try for a word: from each of its parts, it would cost the square of a log.
+  [/(?<![\w-])((?:(?!\beyJ)[\w-])*)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '$1[token left out]'],
   // `password=...`, `"token": "..."`.
   [/(\b(?:password|passwd|secret|token|authorization|api[-_]?key)\b["']?\s*[:=]\s*["']?)[^\s"',;&]{4,}/gi, '$1***'],
 ];
