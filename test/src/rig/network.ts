@@ -1,4 +1,4 @@
-import { execFile, spawn } from 'node:child_process';
+import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -10,10 +10,19 @@ const run = promisify(execFile);
 const NAMESPACES = '/run/netns';
 const PREFIX = 'isthmus-chaos-';
 
-/** Returns why processes cannot have their own networks here; undefined if they can. */
-export function networksMissing(): string | undefined {
+/** Returns why processes cannot have their own networks here, tried with such settings; undefined if they can. */
+export function networksMissing(settings: readonly string[] = []): string | undefined {
   if (process.platform !== 'linux') return 'network namespaces need Linux';
-  return process.getuid?.() === 0 ? undefined : 'network namespaces need root';
+  if (process.getuid?.() !== 0) return 'network namespaces need root';
+  const [program, ...args] = inOwn('true', settings);
+  const { status, error, stderr } = spawnSync(program, args, { encoding: 'utf8' });
+  return status === 0 ? undefined : `network namespaces need more than this: ${error?.message ?? stderr.trim()}`;
+}
+
+/** A command for sh, in a network of its own with such settings, as sysctl(8) takes them. */
+function inOwn(command: string, settings: readonly string[]): [string, ...string[]] {
+  const made = ['ip link set lo up', ...settings.map((each) => `sysctl -qw '${each}'`), command].join(' && ');
+  return ['unshare', '--net', 'sh', '-c', made, 'sh'];
 }
 
 /** One of a namespace's ways to the outside: its own bridge. */
@@ -52,18 +61,19 @@ export async function namespace<T extends string>(scope: Scope, wires: readonly 
 /**
  * Runs a program of the rigs again, with the same arguments, in a network that it has to itself and that ends with it. Ends as it does.
  * @param main the program's URL
- * @param settings of that network, as sysctl(8) takes them
+ * @param settings of that network, as `inOwn` takes them
  * @returns whether it has run; not if this is that run, or there can be no such network
  */
 export async function apart(main: string, settings: readonly string[] = []): Promise<boolean> {
-  if (process.connected || networksMissing()) return false;
-  const made = ['ip link set lo up', ...settings.map((each) => `sysctl -qw '${each}'`), 'exec "$@"'].join(' && ');
+  if (process.connected || networksMissing(settings)) return false;
+  const [program, ...args] = inOwn('exec "$@"', settings);
   const again = [process.execPath, fileURLToPath(main), ...process.argv.slice(2)];
-  const stdio = ['inherit', 'inherit', 'inherit', 'ipc'] as const;
-  const child = spawn('unshare', ['--net', 'sh', '-c', made, 'sh', ...again], { stdio: [...stdio] });
+  const child = spawn(program, [...args, ...again], { stdio: ['inherit', 'inherit', 'inherit', 'ipc'] });
   // A terminal sends the first one to both.
   process.on('SIGINT', () => {}).on('SIGTERM', () => child.kill());
-  [process.exitCode] = await once(child, 'exit');
+  const [status] = await once(child, 'exit');
+  // None if a signal has ended it.
+  process.exitCode = status ?? 1;
   return true;
 }
 
