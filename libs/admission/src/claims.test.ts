@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AgentIdentifiers } from '@isthmus/tunnel';
+import ipaddr from 'ipaddr.js';
 import { type Claims, claimsOf } from './claims.ts';
 
 const nothing: AgentIdentifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
@@ -26,6 +27,13 @@ test('an agent may claim what lies in what the file allows', () => {
   assert.match(refusal(claims, { cidr: ['not a prefix'] }) ?? '', /not covered/);
   assert.match(refusal(claims, { ipv6: ['2001:db8::1'] }) ?? '', /ipv6/);
   assert.match(refusal(claims, { defaultRoute: true }) ?? '', /claims\.defaultRoute is false/);
+});
+
+test('each address that an agent claims is read once, however many prefixes the file has', (t) => {
+  const claims = claimsOf({ cidr: Array.from({ length: 200 }, (_, at) => `10.0.${at}.0/24`) });
+  const read = t.mock.method(ipaddr, 'process');
+  assert.equal(refusal(claims, { ipv4: Array.from({ length: 50 }, () => '10.0.199.1') }), undefined);
+  assert.equal(read.mock.callCount(), 50);
 });
 
 test('agents that share a credential may have any id, unless the file says otherwise', () => {

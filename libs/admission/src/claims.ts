@@ -1,5 +1,5 @@
 import type { AgentIdentifiers, Principal } from '@isthmus/tunnel';
-import { HostPattern, Prefix } from './patterns.ts';
+import { type Address, HostPattern, Prefix, readAddress } from './patterns.ts';
 import type { TenantFile } from './tenant-schema.ts';
 
 /** What an agent says of itself when it connects. */
@@ -33,7 +33,9 @@ function claimsIn(file: ClaimsFile): Claims {
   const prefixes = [...(file.cidr ?? []), ...(file.ipv4 ?? []), ...(file.ipv6 ?? [])].map((each) => new Prefix(each));
   const patterns = (file.host ?? []).map((each) => new HostPattern(each));
   const { defaultRoute = true } = file;
-  const address = (text: string) => prefixes.some((prefix) => prefix.has(text));
+  // Read once, and not for each of 3,000 prefixes: an agent may claim 256 addresses.
+  const within = (address: Address) => prefixes.some((prefix) => prefix.has(address));
+  const address = (text: string) => prefixes.length > 0 && within(readAddress(text));
   const network = (text: string) => {
     const claimed = prefixOf(text);
     return claimed !== undefined && prefixes.some((prefix) => prefix.covers(claimed));
