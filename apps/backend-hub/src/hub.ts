@@ -74,7 +74,7 @@ class RunningHub implements Hub {
     this.#gateways = new ApiServerGateways({ hubId: this.hubId, events: observation.events });
     this.#agents = new AgentPort(options, this.sessions, this.#gateways);
     const way = { observation, manyTenants: options.tenancy !== undefined };
-    this.dial = hubDial({ ...way, session: this.sessions.dial });
+    this.dial = hubDial({ ...way, hubId: this.hubId, session: this.sessions.dial });
     this.attach = hubAttach({ ...way, session: this.sessions.attach });
   }
 

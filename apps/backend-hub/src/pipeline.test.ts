@@ -12,14 +12,14 @@ test('a hub with hardly any memory refuses dials, which may go through another o
     reached++;
     return Promise.reject(new DialError('destination_unavailable', 'it is asked'));
   };
-  const dial = hubDial({ observation: { events: planeEvents() }, manyTenants: true, session });
+  const dial = hubDial({ observation: { events: planeEvents() }, manyTenants: true, hubId: 'h1', session });
   const named = { id: '0123456789abcdef', tenant: 'acme', destination: { host: 'h', port: 1 } };
   const asked = { ...named, deadline: 0, signal: new DialAbort() };
   const scarce = t.mock.getter(memory, 'scarce', () => true);
   await assert.rejects(dial({ ...asked }), {
     code: 'connection_limit_reached',
     retryable: true,
-    message: /too little memory/,
+    message: /^hub h1: too little memory: /,
   });
   assert.equal(reached, 0);
   scarce.mock.restore();

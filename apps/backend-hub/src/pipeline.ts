@@ -18,12 +18,11 @@ interface HubWay<Session> {
   readonly session: Session;
 }
 
-/** A dial needs no descriptor here. */
-const FILES = { scarce: false };
-
 /** A hub's Dial, from a gateway's link to its session: the wait for a turn is part of the time that the hub reports. */
-export function hubDial({ observation, manyTenants, session }: HubWay<Dial>): Dial {
-  const stages = [...(manyTenants ? [takeTurns()] : []), ...(memory.limited ? [refuseWhenScarce(FILES)] : [])];
+export function hubDial({ observation, manyTenants, hubId, session }: HubWay<Dial> & { readonly hubId: string }): Dial {
+  // A dial needs no descriptor here.
+  const scarce = memory.limited ? [refuseWhenScarce({ scarce: false }, memory, `hub ${hubId}: `)] : [];
+  const stages = [...(manyTenants ? [takeTurns()] : []), ...scarce];
   return pipeline({ role: 'hub', stages, open: session, observation });
 }
 

@@ -108,6 +108,44 @@ test('the next dial skips an agent that is out of sockets, and gets its refusal 
   await assert.rejects(routing(plane('h1'), { h1: failing(tried, 'h1', full) })(request), full);
 });
 
+/** Each of these agents has a session on h1 and one on h2. */
+function onBothHubs(agents: number) {
+  const names = Array.from({ length: agents }, (_, index) => `a${index}`);
+  const sessions = names.flatMap((agentId) =>
+    ['h1', 'h2'].map((hubId) => session(`${agentId} on ${hubId}`, { agentId, hubId })),
+  );
+  return { names, directory: directory([hub('h1'), hub('h2')], sessions) };
+}
+
+test('dials to all agents skip a hub that refuses one itself, so it uses up no retries', async (t) => {
+  t.mock.method(performance, 'now', () => 0);
+  const { names, directory } = onBothHubs(1_000);
+  const tried: string[] = [];
+  const scarce = new DialError('connection_limit_reached', 'too little memory', { retryable: true });
+  scarce.timing = { hubMs: 0.1 };
+  const dial = routing(directory, { h1: failing(tried, 'h1', scarce), h2: async () => established() });
+  for (const agent of names) await dial({ ...request, agent });
+  assert.deepEqual(tried, ['h1']);
+});
+
+for (const [who, refused] of [
+  ['an agent', { timing: { hubMs: 2, agentMs: 1 } }],
+  ['a Go agent', { timing: { hubMs: 2 }, says: (dial: DialRequest) => dial.acknowledged?.() }],
+] as const)
+  test(`dials to other agents do not skip the hub of ${who} that is out of sockets`, async (t) => {
+    t.mock.method(performance, 'now', () => 0);
+    const { names, directory } = onBothHubs(100);
+    const full = new DialError('connection_limit_reached', 'too many open files', { retryable: true, ...refused });
+    const tried: string[] = [];
+    const h1: Dial = (dial) => {
+      if ('says' in refused) refused.says(dial);
+      return failing(tried, dial.session ?? '', full)(dial);
+    };
+    const dial = routing(directory, { h1, h2: async () => established() });
+    for (const agent of names) for (let round = 0; round < 20; round++) await dial({ ...request, agent });
+    assert.deepEqual(tried.sort(), names.map((name) => `${name} on h1`).sort());
+  });
+
 test('retries have a budget: a plane that refuses everything is not hammered', async () => {
   const tried: string[] = [];
   const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });

@@ -62,6 +62,8 @@ interface Attempt {
   readonly abort: DialAbort;
   /** Before its first word, then before its answer. */
   readonly silence: Silence;
+  /** Its agent has the dial: a Go agent tells no times. */
+  acknowledged: boolean;
 }
 
 /** Writes how an attempt ended, once, to the dial's log and its span. */
@@ -234,7 +236,7 @@ class Attempts implements Due {
     const span = observation.tracer?.attempt(this.#request, entry, this.#log.attempts.length);
     const silent = () => this.#guarded(() => this.#hedge(entry));
     const silence = new Silence(DIRECTORY.hedgeAfterMs, silent, deadlines);
-    const attempt: Attempt = { entry, span, abort: new DialAbort(), silence };
+    const attempt: Attempt = { entry, span, abort: new DialAbort(), silence, acknowledged: false };
     this.#running.push(attempt);
     const release = countOn(session);
     const failed = (thrown: unknown) => {
@@ -275,6 +277,7 @@ class Attempts implements Due {
 
   #awaitAnswer(attempt: Attempt): void {
     const { entry, silence } = attempt;
+    attempt.acknowledged = true;
     this.#routing.suspects.clear(entry.hubId, entry.sessionId);
     if (this.#state === 'settled') return;
     this.#request.acknowledged?.();
@@ -309,9 +312,11 @@ class Attempts implements Due {
     else recordOutcome(attempt, 'failed', error);
     this.#last = error;
     this.#hubLost = this.#routing.nextHop(hubId) === undefined;
-    // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
-    if (error.retryable && error.code === 'connection_limit_reached')
-      this.#routing.suspects.accuse(this.#request.tenant, sessionId);
+    // What is out of sockets or memory refuses faster than another serves, so it would look the least busy: the agent, or else the hub itself.
+    if (error.retryable && error.code === 'connection_limit_reached') {
+      const byAgent = attempt.acknowledged || error.timing.agentMs !== undefined;
+      this.#routing.suspects.accuse(this.#request.tenant, byAgent ? sessionId : hubId);
+    }
     // The hub knows its sessions better than our copy of the registry.
     if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(sessionId);
     if (error.retryable && !this.#request.signal.aborted) this.#proceed();

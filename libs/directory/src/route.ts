@@ -12,7 +12,7 @@ export interface RouteOptions {
   readonly zone: string;
   /** Returns the way to a hub. Undefined if there is no way at the moment. */
   readonly nextHop: (hubId: string) => Pick<NextHop, 'dial'> | undefined;
-  /** Hubs and sessions that recently did not acknowledge a dial in time. */
+  /** Hubs and sessions that recently did not acknowledge a dial in time, or lacked sockets or memory for it. */
   readonly suspects: { readonly size: number; has(id: string, tenant: string): boolean };
 }
 
@@ -261,7 +261,7 @@ function shuffledBySize(sets: readonly RandomSet<Session>[], random: () => numbe
 }
 
 /**
- * Hubs and sessions that did not acknowledge a dial in time. Dials avoid them while there is an alternative, until they answer or
+ * Hubs and sessions that did not acknowledge a dial in time, or lacked sockets or memory for it. Dials avoid them while there is an alternative, until they answer or
  * `suspectMs` has passed: long before PING finds them silent (`Directory.suspect`). One tenant's silent agents make only its own dials avoid their hub. If sessions
  * of two tenants are silent there, the hub itself may hang, and all dials avoid it.
  */
@@ -278,7 +278,7 @@ export class Suspects {
     return this.#until.size;
   }
 
-  /** @param tenant whose dial was not acknowledged */
+  /** @param tenant whose dial it was */
   accuse(tenant: string, ...ids: string[]): void {
     const until = this.#now() + DIRECTORY.suspectMs;
     for (const id of ids) {

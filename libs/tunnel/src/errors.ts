@@ -27,9 +27,9 @@ export const DIAL_ERRORS = {
    * A limit of the plane is reached, which one the text says:
    * 1. A tenant has reached one of its limits at a gateway, or has too many dials without an answer at a gateway or agent
    *    (`DialLimiter`). Final; 429 if the limit is a rate. `limit` names it where tenants are configured.
-   * 2. A gateway or agent has hardly any descriptors left, and refuses before it dials (`refuseWhenScarce`). Retryable.
+   * 2. A process on the way has hardly any descriptors or memory left, and refuses before it dials (`refuseWhenScarce`). Retryable.
    * 3. An agent, or its resolver, had no descriptor for the socket (libs/transport: endpoint.ts), or a Go agent no port or buffer
-   *    (packets/dial.ts). Retryable; the gateway also suspects the session for a while.
+   *    (packets/dial.ts). Retryable. After 2 and 3 the gateway suspects who refused for a while: the hub or the session.
    * 4. A Go server's packet stream carries too many tunnels to our agent already (libs/transport: packets/serve.ts). Final.
    */
   connection_limit_reached: { status: 503 },
@@ -60,7 +60,7 @@ interface DialErrorOptions {
    * - The session or its hub was lost before the answer: LinkClient and PacketClient. The agent may have dialled, and may even have
    *   reached the destination, but no byte of the caller was sent.
    * - The hub does not hold the session any more, or gives it up: `SessionTable` of apps/backend-hub.
-   * - The agent had no socket for the dial: endpoint.ts, packets/dial.ts; `refuseWhenScarce` in an agent.
+   * - A part behind lacked a socket or memory for the dial: endpoint.ts, packets/dial.ts; `refuseWhenScarce` in an agent or a hub.
    * - No DNS server answered the agent: the same two files.
    * - The agent leaves: `DialLimiter` in an agent.
    * - The answer could not be read as one of ours: link/dial-heads.ts, which otherwise passes on what the other end of the link said.

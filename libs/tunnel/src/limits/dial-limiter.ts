@@ -209,19 +209,19 @@ interface Left {
 
 /**
  * Refuses dials while file descriptors or memory are scarce. Each dial would use one of the last, for itself or for its caller's answer. The
- * kernel kills a process without memory, and every tunnel with it.
+ * kernel kills a process without memory, and every tunnel with it. @param blames begins the text
  */
-export function refuseWhenScarce(files: Left = descriptors, bytes: Left = memory): Stage {
+export function refuseWhenScarce(files: Left = descriptors, bytes: Left = memory, blames = ''): Stage {
   return {
     name: 'refuseWhenScarce',
     enter() {
-      if (files.scarce) return tooLittleOf('too many open files');
-      return bytes.scarce ? tooLittleOf('too little memory') : undefined;
+      if (files.scarce) return tooLittleOf(`${blames}too many open files`);
+      return bytes.scarce ? tooLittleOf(`${blames}too little memory`) : undefined;
     },
   };
 }
 
-/** Retryable: the destination was not reached, and another agent or gateway may have enough. */
+/** Retryable: the destination was not reached, and another process of its kind may have enough. */
 function tooLittleOf(what: string): DialError {
   const text = `${what}: the process needs a higher limit, or fewer tunnels`;
   return new DialError('connection_limit_reached', text, { retryable: true, retryAfter: 0 });
