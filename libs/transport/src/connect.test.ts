@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { randomHex } from '@isthmus/runtime';
 import { changed, costsItsLength } from '@isthmus/runtime/testing';
 import {
@@ -22,7 +24,7 @@ import { destination, established } from './packets/testing.ts';
 import { type ProxyCredential, RequestRefused } from './proxy-authorization.ts';
 import { RequestReader, requests } from './requests.ts';
 import { SocketEnd } from './socket-end.ts';
-import { anyoneOf, type ConnectionPeer } from './tls/certificate.ts';
+import { anyoneOf, type CallerIdentity, type ConnectionPeer } from './tls/certificate.ts';
 
 const REQUEST = 'CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n';
 
@@ -94,6 +96,53 @@ for (const [from, { unixSocket = false, byToken = false }] of ends) {
     });
   }
 }
+
+for (const [from, { unixSocket = false, byToken = false }] of ends)
+  test(`from ${from}, a tunnel keeps neither its request nor the bytes behind it`, {
+    skip: 'Deno' in globalThis,
+  }, async (context) => {
+    setFlagsFromString('--expose-gc');
+    const gc: () => void = runInNewContext('gc');
+    const { near, far } = destination();
+    const peers: ConnectionPeer[] = [];
+    const kept: WeakRef<object>[] = [];
+    const who = anyoneOf('acme');
+    // Identities keep their callers' connections, to end them.
+    const identify = (peer: ConnectionPeer) => {
+      peers.push(peer);
+      return who(peer) as CallerIdentity;
+    };
+    const { caller, accepted } = await connectTo(context, {
+      unixSocket,
+      dial: async () => established(near),
+      identifyCaller: identify,
+      ...(byToken && {
+        async identifyByToken(peer, credential) {
+          kept.push(new WeakRef(credential));
+          return identify(peer);
+        },
+      }),
+    });
+    (await accepted).once('data', (chunk) => void kept.push(new WeakRef(chunk.buffer)));
+    context.after(() => caller.destroy());
+    const early = 'x'.repeat(20_000);
+    let left = early.length;
+    const arrived = new Promise<void>((resolve) => {
+      far.on('data', ({ length }) => {
+        left -= length;
+        if (left === 0) resolve();
+      });
+    });
+    caller.write(`${byToken ? asking(BASIC) : REQUEST}${early}`);
+    await arrived;
+    await setImmediate();
+    gc();
+    assert.deepEqual(
+      kept.map((each) => each.deref()),
+      byToken ? [undefined, undefined] : [undefined],
+    );
+    assert.equal(peers.length, 1);
+  });
 
 test('a dial ends with its caller: one that resets its connection, or closes its unix socket', {
   timeout: 60_000,

@@ -73,7 +73,7 @@ export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
 export function connectEdge(options: CallerEdgeOptions): RequestEdge {
   const edge: Edge = { ...options, role: 'gateway' };
   return {
-    serve: (end, head) => new CallerConnection(end, readConnect(head), edge).begin(),
+    serve: (end, head) => new CallerConnection(end, edge).begin(readConnect(head)),
     refuse: (end, error) => refuse(end, asDialError(error), edge),
     fault: (end, error) => endByDefect(end, error, edge),
   };
@@ -94,14 +94,13 @@ function refuse(end: SocketEnd, error: DialError, { events }: Edge): void {
   answerError(end.stream, error);
 }
 
-/** A caller's connection: its request, its dial, and then the caller's end of the tunnel. */
+/** A caller's connection: its dial, and then the caller's end of the tunnel. It keeps nothing of its request. */
 class CallerConnection implements Waiter, SocketWatch, Due {
   before: Due | undefined;
   behind: Due | undefined;
   due = 0;
   readonly #end: SocketEnd;
   readonly #socket: Socket;
-  readonly #request: ConnectRequest;
   readonly #edge: Edge;
   /** Whether it is a unix socket's. */
   #isLocal = false;
@@ -111,32 +110,33 @@ class CallerConnection implements Waiter, SocketWatch, Due {
   /** Its dial, then its tunnel. */
   #carries: { abort(reason: Error): void } | undefined;
 
-  constructor(end: SocketEnd, request: ConnectRequest, edge: Edge) {
+  constructor(end: SocketEnd, edge: Edge) {
     this.#end = end;
     this.#socket = end.stream;
-    this.#request = request;
     this.#edge = edge;
     edge.events.emit('caller:open', 'http-connect');
     end.whenLeft(() => edge.events.emit('caller:close', 'http-connect'));
   }
 
   /** @throws DialError */
-  begin(): void {
+  begin(asked: ConnectRequest): void {
     const { identifyByToken, identifyCaller } = this.#edge;
-    const { credentials, rest } = this.#request;
-    const shown = identifyByToken && credentialIn(credentials, this.#socket);
-    const peer = peerOf(this.#socket, (reason) => this.#cut(reason));
+    const shown = identifyByToken && credentialIn(asked.credentials, this.#socket);
+    const peer = peerOf(this.#socket, this.#cut);
     this.#isLocal = peer.remote === 'uds';
-    if (!shown) this.#dialFor(identifyCaller(peer), rest);
+    if (!shown) this.#dialFor(identifyCaller(peer), asked, asked.rest);
     else {
       const identify = (signal: AbortSignal) => identifyByToken(peer, shown, signal);
-      guarding((error) => this.fault(error))(() => this.#beginByToken(identify))();
+      guarding((error) => this.fault(error))(() => this.#beginByToken(identify, asked))();
     }
   }
 
-  async #beginByToken(identify: (signal: AbortSignal) => Promise<CallerIdentity>): Promise<void> {
+  async #beginByToken(
+    identify: (signal: AbortSignal) => Promise<CallerIdentity>,
+    asked: ConnectRequest,
+  ): Promise<void> {
     const gone = new AbortController();
-    this.#awaitAnswer(this.#request.rest, () => gone.abort());
+    this.#awaitAnswer(asked.rest, () => gone.abort());
     try {
       const who = await identify(gone.signal);
       if (gone.signal.aborted) {
@@ -144,17 +144,16 @@ class CallerConnection implements Waiter, SocketWatch, Due {
         this.#socket.destroy();
         return;
       }
-      this.#dialFor(who, this.#end.take());
+      this.#dialFor(who, asked, this.#end.take());
     } catch (error) {
-      const why = error instanceof NotAuthorised ? challenged(error.dialling(this.#request.target)) : error;
+      const why = error instanceof NotAuthorised ? challenged(error.dialling(asked.target)) : error;
       refuse(this.#end, asDialError(why), this.#edge);
     }
   }
 
   /** @param first what has arrived behind the request @throws DialError */
-  #dialFor(who: Judged, first: Buffer): void {
+  #dialFor(who: Judged, { target, traceparent }: ConnectRequest, first: Buffer): void {
     if (who instanceof DialError) throw who;
-    const { target, traceparent } = this.#request;
     const { timeout, dial } = this.#edge;
     if (who instanceof NotAuthorised) {
       const why = who.dialling(target);
@@ -207,17 +206,18 @@ class CallerConnection implements Waiter, SocketWatch, Due {
     if (this.#socket.writable) this.#socket.write('');
   }
 
-  /** Its credential stands no longer. */
-  #cut(reason: Error): void {
+  /** Its credential stands no longer. Who identifies callers keeps this: a function made in `begin` would keep the credential. */
+  readonly #cut = (reason: Error) => {
     if (this.#carries) this.#carries.abort(planeEnded(reason, 'credential'));
     else this.#socket.destroy();
-  }
+  };
 
   // As the one that waits for the answer to its dial.
 
   accept(): SocketEnd {
     this.#socket.write(ESTABLISHED);
     this.#gone = undefined;
+    if (!this.#isLocal) this.#end.watch = undefined;
     return this.#end;
   }
 
