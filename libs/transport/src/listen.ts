@@ -112,7 +112,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       return false;
     }
     if (!local) socket.setNoDelay(true);
-    else boundCaller?.(socket);
+    else if (name === 'callers') boundCaller?.(socket);
     return true;
   };
   const left = (socket: Socket) => void connections.delete(socket);

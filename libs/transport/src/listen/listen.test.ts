@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   existsSync,
@@ -11,11 +11,13 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { isBuiltin } from 'node:module';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { type TestContext } from 'node:test';
+import { promisify } from 'node:util';
 import { RUNTIME } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
@@ -248,4 +250,43 @@ test('what is in the way of a unix socket is left alone if it may not be deleted
   writeFileSync(path, 'precious');
   await assert.rejects(speaker(path, 'third'), /is not a unix socket/);
   assert.ok(existsSync(path));
+});
+
+/** Prints what the kernel takes for a peer that reads nothing, in bytes, at a unix socket of each kind. */
+const FILLS = `
+  import { once } from 'node:events';
+  import net from 'node:net';
+  process.constrainedMemory = () => 128 * 1024 * 1024;
+  const { listen } = await import(process.argv[1]);
+  const { planeEvents } = await import('@isthmus/tunnel');
+  const taken = {};
+  for (const name of ['callers', 'peers']) {
+    const path = process.argv[2] + '/' + name;
+    const { promise: end, resolve } = Promise.withResolvers();
+    await listen({ address: { path, deleteExisting: false }, others: resolve, events: planeEvents(), name });
+    net.connect(path).pause().write('GET');
+    const { stream } = await end;
+    taken[name] = 0;
+    for (;;) {
+      const taking = new Promise((done) => stream.write(Buffer.alloc(4096), done));
+      if (await Promise.race([taking, new Promise((late) => setTimeout(late, 500, true))])) break;
+      taken[name] += 4096;
+    }
+  }
+  console.log(JSON.stringify(taken));
+  process.exit();
+`;
+
+test('of unix sockets, only those of callers are bounded where memory is: a link carries many tunnels', {
+  skip: process.platform !== 'linux' || 'Deno' in globalThis,
+}, async (context) => {
+  const argv = ['--input-type=module', '-e', FILLS, new URL('../listen.ts', import.meta.url).href, directory(context)];
+  const { stdout } = await promisify(execFile)(process.execPath, argv, {
+    cwd: import.meta.dirname,
+    timeout: 60_000,
+  });
+  const { callers, peers } = JSON.parse(stdout) as Record<'callers' | 'peers', number>;
+  // Without node:ffi, the kernel's own bound is for both.
+  if (isBuiltin('node:ffi')) assert.ok(callers <= 64 * 1024, `${callers} bytes`);
+  assert.ok(peers >= 128 * 1024, `${peers} bytes`);
 });
