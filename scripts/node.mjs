@@ -21,7 +21,7 @@ export async function run(file) {
     return;
   }
   process.stderr.write(`This is Node ${process.versions.node}. Going on with Node ${PINNED}, from npm ...\n`);
-  const node = fetchNode(PINNED);
+  const node = fetchedNode(file);
   const child = spawn(node, [file, ...process.argv.slice(2)], { stdio: 'inherit', env: withNode(node) });
   // A terminal sends these to both.
   for (const signal of ['SIGINT', 'SIGHUP']) process.on(signal, () => {});
@@ -39,6 +39,18 @@ function withNode(node) {
   return { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
 }
 
+/** The pinned Node, for a script. Ends the process if there is none. */
+function fetchedNode(file) {
+  try {
+    return fetchNode(PINNED);
+  } catch ({ message }) {
+    process.stderr.write(`${message}\n`);
+    // The last line of npm test.
+    if (file.endsWith('test.mjs')) console.log('0 passed, 1 failed');
+    process.exit(1);
+  }
+}
+
 /** Has npm fetch a version of Node, once. Returns the path of its binary. */
 export function fetchNode(version) {
   const name = `node-${process.platform}-${process.arch}`;
@@ -54,10 +66,7 @@ export function fetchNode(version) {
   ];
   const { status, stdout } = spawnSync('npm', args, { stdio: ['ignore', 'pipe', 2], encoding: 'utf8' });
   if (status === 0) return stdout.trim();
-  process.stderr.write(
-    `npm has no ${name}@${version}: install Node ${version} (or any from 22.18 on), and try again.\n`,
-  );
-  process.exit(1);
+  throw new Error(`npm has no ${name}@${version}: install Node ${version} (or any from 22.18 on), and try again.`);
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {

@@ -86,24 +86,29 @@ function slowTests() {
   return files.filter((file) => IS_SLOW.test(readFileSync(join(ROOT, file), 'utf8')));
 }
 
-/** Runs a part, and returns its counts. The run itself is one: it may fail without a failed test. */
-async function run(name) {
-  const { argv, env = () => ({}), go = [], minutes } = PARTS[name];
-  const start = performance.now();
+/** Runs what a part is. @throws if what it needs cannot be had */
+async function runOf({ argv, env = () => ({}), go = [], minutes }) {
   if (go.length > 0) {
     const { buildGoPrograms } = await import('../test/src/harness/go-program.ts');
     await buildGoPrograms(go, (line) => console.log(line));
   }
   const cache = join(ROOT, 'node_modules', '.cache', 'node');
-  const { status, output } = await command(argv(), {
+  return await command(argv(), {
     show: (line) => !SILENT.test(stripVTControlCharacters(line)),
     timeout: minutes * MINUTE,
     env: { FORCE_COLOR: '0', NO_COLOR: '1', NODE_COMPILE_CACHE: cache, ...env() },
   });
+}
+
+/** Runs a part, and returns its counts. The run itself is one: it may fail without a failed test, and has if it counts nothing. */
+async function run(name) {
+  const start = performance.now();
+  const { status, output } = await runOf(PARTS[name]).catch(({ message }) => ({ status: message, output: '' }));
   failed.push(...new Set(output.split('\n').filter((line) => FAILED_LINE.test(line))));
-  if (status !== 0) failed.push(`${name} ended with status ${status}`);
   const own = countsIn(output);
-  const counts = own.failed > 0 ? own : sum([own, status === 0 ? ONE_PASSED : ONE_FAILED]);
+  const ended = status === 0 && own.passed + own.skipped > 0;
+  if (!ended) failed.push(`${name} ended with ${closingLine(own)}, status ${status}`);
+  const counts = own.failed > 0 ? own : sum([own, ended ? ONE_PASSED : ONE_FAILED]);
   console.log(`${name}: ${closingLine(counts)} in ${seconds(performance.now() - start)}`);
   return counts;
 }
@@ -118,11 +123,15 @@ const [part] = process.argv.slice(2);
 const lanes = [[part ?? 'all'], !part && process.env.CI ? ['floor', 'simulate'] : []];
 const parts = lanes.flat();
 const tools = parts.flatMap((each) => PARTS[each].tools ?? []);
+let counts = ONE_FAILED;
+// Whatever ends this process: the counts are its last line.
+process.once('exit', () => {
+  if (failed.length > 0) console.log(['\nFailed:', ...failed.slice(0, MOST_FAILED_LINES)].join('\n'));
+  console.log(`\n${closingLine(counts)}`);
+  process.exitCode = succeeded(counts) ? 0 : 1;
+});
 // Side by side: each waits for its server.
 const missing = await ensureTools(tools, ensureInstalled());
 const last = part ? [] : ['steps', ...(process.env.CI ? ['chaos'] : [])];
-const counts = await withBundles(async () => sum([...(await Promise.all(lanes.map(inTurn))), await inTurn(last)]));
+counts = await withBundles(async () => sum([...(await Promise.all(lanes.map(inTurn))), await inTurn(last)]));
 for (const line of missing) console.log(`\n${line}`);
-if (failed.length > 0) console.log(['\nFailed:', ...failed.slice(0, MOST_FAILED_LINES)].join('\n'));
-console.log(`\n${closingLine(counts)}`);
-process.exitCode = succeeded(counts) ? 0 : 1;
