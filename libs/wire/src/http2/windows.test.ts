@@ -54,6 +54,15 @@ describe('receive window', () => {
     assert.equal(next.receive(1, 48 * KIB), false, 'nor more than it may');
   });
 
+  test('what comes again beyond a window, once it was read, needs no more of what others have taken since', () => {
+    const growth = budgets(0, 64 * KIB);
+    const window = new ReceiveWindow(16 * KIB, () => 1, growth, 'acme');
+    assert.equal(window.receive(56 * KIB, 48 * KIB), true);
+    assert.equal(growth.local.take(2 * KIB, 'acme'), true);
+    assert.equal(window.consume(30 * KIB), 30 * KIB);
+    assert.equal(window.receive(10 * KIB, 48 * KIB), true);
+  });
+
   test('a window that is read fast doubles up to 4 MiB, and further where the round-trip time is long', () => {
     const time = clock();
     const near = new ReceiveWindow(64 * KIB, () => 1, budgets(100 * MIB, 16 * MIB));

@@ -73,7 +73,7 @@ export class ReceiveWindow {
     if (this.#ahead >= 0) this.#measure(bytes);
     if (bytes === 0 || this.#open >= 0) return true;
     const more = Math.max(0, -this.#open - this.#exceeded);
-    if (this.#open + excess < 0 || !this.#limits.local.take(more, EXCESS)) return false;
+    if (this.#open + excess < 0 || (more > 0 && !this.#limits.local.take(more, EXCESS))) return false;
     this.#exceeded += more;
     return true;
   }
