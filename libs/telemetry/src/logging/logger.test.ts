@@ -123,6 +123,17 @@ for (const format of ['text', 'json'] as const) {
   });
 }
 
+test('what holds another secret’s beginning is taken out as a whole', () => {
+  const [begin, end] = ['-----BEGIN PRIVATE KEY-----', '-----END PRIVATE KEY-----'];
+  const cases = [
+    ['Bearer eyJhbGciOi.abcd.defg.ghij.jklm, twice', 'Bearer [redacted], twice'],
+    ['Bearer eyJhbGc.abc.de/f+SECRET==', 'Bearer [redacted]'],
+    [`${begin} SECRET, ${begin} SECRET ${end}.`, '[redacted].'],
+    [`{"pem":"${begin} SECRET","next":1}`, '{"pem":"[redacted]","next":1}'],
+  ] as const;
+  for (const [said, clean] of cases) assert.equal(redactLine(said), clean);
+});
+
 test('a URL loses only its password', () => {
   const cases = [
     ['redis://user:p%40ss@host:6379/1', 'redis://user:[redacted]@host:6379/1'],

@@ -34,10 +34,13 @@ const SECRET_FIELD =
 
 // Secrets inside a text. The text may be part of a JSON line, so a match never crosses a quote, and a line of the text may start after
 // a backslash and an n.
-const SECRETS: readonly [RegExp, string][] = [
+const SECRETS: readonly [RegExp, string | ((found: string) => string)][] = [
   [QUERY_PASSWORD, `$1${REDACTED}`],
   [HTTP_CREDENTIAL, `$1 ${REDACTED}`],
-  [/-----BEGIN ([A-Z ]*PRIVATE KEY)-----(?:(?!-----BEGIN)[^"])*?-----END \1-----/g, REDACTED],
+  // A JSON web token, such as a service account's, without the word Bearer before it. What only begins as one is passed over as a whole.
+  [/eyJ[\w-]+(?:\.[\w-]+\.[\w-]*)?/g, (found) => (found.includes('.') ? REDACTED : found)],
+  // Without its end, up to the end of the text.
+  [/-----BEGIN ([A-Z ]*PRIVATE KEY)-----[^"]*?(?:-----END \1-----|(?=")|$)/g, REDACTED],
 ];
 
 /** Whatever is taken out below contains this. It replaces seven tests of a line by one, and hardly any line matches. */
@@ -52,11 +55,6 @@ function withoutPasswords(text: string): string {
   });
 }
 
-/** A JSON web token, such as a service account's, without the word Bearer before it. What only begins as one is passed over as a whole. */
-function withoutTokens(text: string): string {
-  return text.replace(/eyJ[\w-]+(?:\.[\w-]+\.[\w-]*)?/g, (found) => (found.includes('.') ? REDACTED : found));
-}
-
 /** Removes the password from a URL: `redis://user:[redacted]@host`. Also accepts lists of URLs, and text that is not a URL. */
 export function redactUrl(url: string): string {
   return withoutPasswords(url).replace(QUERY_PASSWORD, `$1${REDACTED}`);
@@ -66,8 +64,7 @@ export function redactUrl(url: string): string {
 export function redactLine(line: string): string {
   if (!SUSPECT.test(line)) return line;
   const clean = line.replace(SECRET_FIELD, `$1"${REDACTED}"`);
-  const rest = withoutTokens(withoutPasswords(clean));
-  return SECRETS.reduce((text, [pattern, replacement]) => text.replace(pattern, replacement), rest);
+  return SECRETS.reduce((text, [pattern, by]) => text.replace(pattern, by as string), withoutPasswords(clean));
 }
 
 /** A record as pino writes it. */
