@@ -112,6 +112,8 @@ export function sourceOf(address: string): string {
 interface ProxiedOptions {
   /** Only connections from these networks have the header, and must have it. */
   readonly networks: BlockList;
+  /** Keeps the connections whose header has not come. Who ends them is told nothing. */
+  readonly waiting: Set<Socket>;
   /** Takes a connection whose first bytes are those of its true source. It is paused if it had a header. */
   readonly take: (socket: Socket) => void;
   /** Called for each connection that is ended because its header does not come, or is none. */
@@ -119,15 +121,14 @@ interface ProxiedOptions {
 }
 
 /** Reads the header of the PROXY protocol ahead of everything else, TLS included. `remoteOf` then tells the true source. */
-export function proxied({ networks, take, refused }: ProxiedOptions): (socket: Socket) => void {
-  let waiting = 0;
+export function proxied({ networks, waiting, take, refused }: ProxiedOptions): (socket: Socket) => void {
   return (socket) => {
     const from = unmapped(socket.remoteAddress ?? '');
     if (!networks.check(from, isIPv6(from) ? 'ipv6' : 'ipv4')) return take(socket);
     let seen: Buffer | undefined;
-    waiting++;
+    waiting.add(socket);
     const settle = () => {
-      waiting--;
+      waiting.delete(socket);
       clearTimeout(timer);
       socket.off('data', read).off('end', cut).off('close', settle);
     };
@@ -162,7 +163,7 @@ export function proxied({ networks, take, refused }: ProxiedOptions): (socket: S
       .on('data', read)
       .on('end', cut)
       .on('close', settle);
-    if (waiting > RUNTIME.proxyHeaderConnections)
+    if (waiting.size > RUNTIME.proxyHeaderConnections)
       refuse(
         new Error(`${RUNTIME.proxyHeaderConnections} connections wait for a header of the PROXY protocol already`),
       );

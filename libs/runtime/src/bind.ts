@@ -275,7 +275,10 @@ interface Bound {
   leave(): void;
   /** Accepts what is queued, then stops listening. Removes a unix socket's file first. Resolves when new connections are refused; open ones continue. */
   stop(): Promise<void>;
-  /** Stops listening at once, after removing a unix socket's file. Resolves when the last connection has ended, which is the caller's to do. */
+  /**
+   * Stops listening at once, after removing a unix socket's file, and ends connections whose PROXY header has not come. Resolves when the last
+   * connection has ended: to end the others is the caller's to do.
+   */
   close(): Promise<void>;
   /** After `stop` or `close`: resolves when the last connection has ended, including those in their TLS handshake. */
   readonly idle: Promise<void>;
@@ -297,7 +300,7 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     }
   };
   // A unix socket's permissions have decided who may connect.
-  if (!file) guardServer(server, options);
+  const headerless = file ? [] : guardServer(server, options);
   const backlog = file ? RUNTIME.unixBacklog : RUNTIME.tcpBacklog;
   try {
     if (file) await file.bind(server);
@@ -332,7 +335,7 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
   const idle = new Promise<void>((resolve) => {
     server.on('close', () => closed && resolve());
   });
-  const close = () => {
+  const closeServer = () => {
     stopped = true;
     attempt(() => file?.remove());
     closed ??= new Promise((resolve) => void server.close(() => resolve()));
@@ -342,12 +345,15 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     stopped = true;
     attempt(() => file?.remove());
     await queueTaken(server, backlog);
-    void close();
+    void closeServer();
   };
   return {
     address,
     stop,
-    close,
+    close() {
+      for (const socket of headerless) socket.destroy();
+      return closeServer();
+    },
     idle,
     leave: () => attempt(() => file?.leave()),
     get lost() {
@@ -356,7 +362,9 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
   };
 }
 
-function guardServer(server: Server, { limits, proxyNetworks: networks, refused }: BindOptions): void {
+/** @returns the connections whose PROXY header has not come yet */
+function guardServer(server: Server, { limits, proxyNetworks: networks, refused }: BindOptions): Iterable<Socket> {
+  const waiting = new Set<Socket>();
   const taken = server.listeners('connection');
   server.removeAllListeners('connection');
   const take = (socket: Socket) => {
@@ -371,7 +379,8 @@ function guardServer(server: Server, { limits, proxyNetworks: networks, refused 
     else begin();
   };
   const told = (socket: Socket, error: Error) => refused?.(remoteOf(socket), error);
-  server.on('connection', networks ? proxied({ networks, take, refused: told }) : take);
+  server.on('connection', networks ? proxied({ networks, waiting, take, refused: told }) : take);
+  return waiting;
 }
 
 /**

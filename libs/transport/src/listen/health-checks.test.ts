@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import net from 'node:net';
+import net, { BlockList } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import tls, { type ConnectionOptions } from 'node:tls';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
 import { RUNTIME, within } from '@isthmus/runtime';
@@ -21,7 +22,13 @@ const TIMES = 20;
 const authority = await CertificateAuthority.create('peers', DAY);
 const own = await authority.issue({ commonName: 'server', validMs: DAY, hosts: LOOPBACK });
 
-async function listening(context: TestContext, how: { readonly tls: boolean; readonly asksOnly?: boolean }) {
+interface How {
+  readonly tls: boolean;
+  readonly asksOnly?: boolean;
+  readonly proxyNetworks?: BlockList;
+}
+
+async function listening(context: TestContext, how: How) {
   const dir = await mkdtemp(join(tmpdir(), 'health-'));
   context.after(() => rm(dir, { recursive: true }));
   const files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key'), ca: join(dir, 'ca.crt') };
@@ -34,6 +41,7 @@ async function listening(context: TestContext, how: { readonly tls: boolean; rea
     address: { host: '127.0.0.1', port: 0 },
     ...(how.tls && { tls: files }),
     asksOnly: how.asksOnly ?? false,
+    proxyNetworks: how.proxyNetworks,
     others: ({ stream }) => void stream.end(),
     http2: ({ stream }) => void stream.end(),
     events,
@@ -142,6 +150,16 @@ test('a port that closes waits for no handshake, whether it has begun or not', a
   for (const stranger of [await plain(port), await plain(port)]) stranger.write('\x16');
   await until(() => waiting() === 2, { what: 'both' });
   assert.equal(await within(close(), 5000), true);
+});
+
+test('a port that closes waits for no header of the PROXY protocol, and tells nobody of it', async (t) => {
+  const proxyNetworks = new BlockList();
+  proxyNetworks.addAddress('127.0.0.1');
+  const { port, refused, close } = await listening(t, { tls: true, proxyNetworks });
+  for (const balancer of [await plain(port), await plain(port)]) balancer.write('PROXY ');
+  await setTimeout(100);
+  assert.equal(await within(close(), 2000), true);
+  assert.deepEqual(refused, []);
 });
 
 test('a peer may send its ClientHello before it has a slot, and not much more', async (t) => {
