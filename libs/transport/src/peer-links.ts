@@ -70,8 +70,16 @@ export class PeerLinks {
       this.#peers.delete(hubId);
     }
     for (const [hubId, hub] of wanted) {
-      if (!this.#peers.has(hubId)) this.#peers.set(hubId, new Peer(hub, this.#options));
+      if (!this.#peers.has(hubId)) this.#meet(hub);
     }
+  }
+
+  #meet(hub: KnownHub): void {
+    const peer = new Peer(hub, this.#options, () => {
+      peer.close();
+      this.#meet(peer.hub);
+    });
+    this.#peers.set(hub.hubId, peer);
   }
 
   /** Returns the link to a hub for dials, or undefined if there is none or the hub is leaving. */
@@ -107,12 +115,15 @@ class Peer {
   readonly kept: KeptLink<LinkClient>;
   readonly #served: KeptLink<LinkServer> | undefined;
   readonly #options: PeerLinksOptions;
+  readonly #outdated: () => void;
   /** The address or path that the link goes to. */
   #at: string;
 
-  constructor(hub: KnownHub, options: PeerLinksOptions) {
+  /** @param outdated called when the link is silent, and was made before the hub's process in the registry was: another Peer is for that */
+  constructor(hub: KnownHub, options: PeerLinksOptions, outdated: () => void) {
     this.hub = hub;
     this.#options = options;
+    this.#outdated = outdated;
     this.#at = hub.peerAddress;
     const { apiServers, events, member } = options;
     const { hubId } = hub;
@@ -175,7 +186,7 @@ class Peer {
 
   async #connect(signal: AbortSignal): Promise<LinkClient> {
     const { events, instance, member } = this.#options;
-    const { hubId, peerAddress } = this.hub;
+    const { hubId, peerAddress, incarnation } = this.hub;
     this.#at = peerAddress;
     const { socket, address } = await this.#reach(signal);
     this.#at = address;
@@ -187,7 +198,9 @@ class Peer {
       events,
       // Only what was open ends with `peer:close`, which takes the suspicion back.
       suspected: (is) => {
-        if (this.kept.link === link && link.usable) events.emit('peer:suspect', hubId, address, is);
+        if (this.kept.link !== link || !link.usable) return;
+        events.emit('peer:suspect', hubId, address, is);
+        if (is && incarnation !== this.hub.incarnation) this.#outdated();
       },
     });
     // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.

@@ -176,35 +176,37 @@ test('a gateway keeps its link to a hub that has started again, once the registr
   assert.equal(links.ready, true);
 });
 
-test('a gateway whose link to a hub is silent has one to its next process at once, and does not wait for the end of the old one', async (context) => {
-  using _ = changed(WIRE, { pingAfterChecks: 1, suspectAfterChecks: 2 });
-  const { links, goTo, said, serve } = await gateway(context);
-  const hub = await serve();
-  let to = Number(hub.address.split(':')[1]);
-  const path = new Set<net.Socket>();
-  const balancer = net.createServer((near) => {
-    const far = net.connect(to, '127.0.0.1');
-    near.pipe(far).pipe(near);
-    for (const socket of [near, far]) path.add(socket.on('error', () => {}));
+for (const registers of ['before', 'after'])
+  test(`a gateway whose link to a hub is silent has one to its next process at once, which registers ${registers} that is noticed`, async (context) => {
+    using _ = changed(WIRE, { pingAfterChecks: 1, suspectAfterChecks: 2, deadAfterChecks: 1000 });
+    const { links, goTo, said, serve } = await gateway(context);
+    const hub = await serve();
+    let to = Number(hub.address.split(':')[1]);
+    const path = new Set<net.Socket>();
+    const balancer = net.createServer((near) => {
+      const far = net.connect(to, '127.0.0.1');
+      near.pipe(far).pipe(near);
+      for (const socket of [near, far]) path.add(socket.on('error', () => {}));
+    });
+    balancer.listen(0, '127.0.0.1');
+    await once(balancer, 'listening');
+    context.after(() => {
+      balancer.close();
+      for (const socket of path) socket.destroy();
+    });
+    const address = `127.0.0.1:${(balancer.address() as AddressInfo).port}`;
+    goTo(address);
+    await until(() => links.ready);
+    const next = await serve();
+    for (const socket of path) socket.unpipe().pause();
+    if (registers === 'after') await until(() => said.length === 2, 'the silence');
+    to = Number(next.address.split(':')[1]);
+    goTo(address, 2);
+    await until(() => said.length === 4, 'another link');
+    assert.equal(links.ready, true);
+    const opened = `h1 at ${address}: open`;
+    assert.deepEqual(said, [opened, `h1 at ${address}: silent`, `h1 at ${address}: closed`, opened]);
   });
-  balancer.listen(0, '127.0.0.1');
-  await once(balancer, 'listening');
-  context.after(() => {
-    balancer.close();
-    for (const socket of path) socket.destroy();
-  });
-  const address = `127.0.0.1:${(balancer.address() as AddressInfo).port}`;
-  goTo(address);
-  await until(() => links.ready);
-  for (const socket of path) socket.unpipe().pause();
-  await until(() => said.length === 2, 'the silence');
-  const next = await serve();
-  to = Number(next.address.split(':')[1]);
-  goTo(address, 2);
-  await until(() => links.ready, 'another link');
-  const opened = `h1 at ${address}: open`;
-  assert.deepEqual(said, [opened, `h1 at ${address}: silent`, `h1 at ${address}: closed`, opened]);
-});
 
 test('a gateway opens no link to a hub that drains, and one to its next process at once', async (context) => {
   using _ = changed(TRANSPORT, { linkProvenMs: 0 });
