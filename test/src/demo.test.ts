@@ -138,31 +138,43 @@ for (const [args, gateways] of [
   [[], 1],
   [['--', '--split'], 2],
 ] as const)
-  test(`each line of curl that ${['npm start', ...args].join(' ')} prints can be pasted, and Ctrl-C leaves nothing behind`, {
-    skip: onDeno ? 'npm runs Node' : CURL || (gateways > 1 && redisMissing()),
-  }, async () => {
-    const demo = spawn('npm', ['start', ...args], { cwd: ROOT, detached: true, stdio: ['ignore', 'pipe', 'inherit'] });
-    const ended = once(demo, 'close');
-    // As a terminal does: to all of its group.
-    const end = (signal: NodeJS.Signals) => demo.exitCode === null && process.kill(-(demo.pid ?? 0), signal);
-    const late = setTimeout(end, START_MS, 'SIGKILL');
-    const printed: string[] = [];
-    let pasted = 0;
-    for await (const line of createInterface({ input: demo.stdout })) {
-      printed.push(line);
-      if (!line.startsWith('curl ') || pasted === gateways) continue;
-      const { stdout } = await promisify(execFile)('bash', ['-c', line], { timeout: DEADLINE_MS });
-      assert.match(stdout, /Hello from the demo destination/, line);
-      if (++pasted === gateways) end('SIGINT');
-    }
-    clearTimeout(late);
-    assert.deepEqual([pasted, await ended], [gateways, [0, null]], printed.join('\n'));
-    const places = printed.flatMap((line) => line.match(/\S*isthmus-demo-[^/\s]+/) ?? []);
-    const pids = printed.flatMap((line) => line.match(/(?<= pid )\d+$/) ?? []);
-    assert.ok(places.length > 0 && pids.length > 0, printed.join('\n'));
-    const left = [...places, ...pids.map((pid) => `/proc/${pid}`)].filter((path) => existsSync(path));
-    assert.deepEqual(left, []);
-  });
+  test(
+    `each line of curl that ${['npm start', ...args].join(' ')} prints can be pasted, and Ctrl-C leaves nothing behind`,
+    {
+      skip: onDeno ? 'npm runs Node' : CURL || (gateways > 1 && redisMissing()),
+    },
+    scoped(async (scope) => {
+      const demo = spawn('npm', ['start', ...args], {
+        cwd: ROOT,
+        detached: true,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      const ended = once(demo, 'close');
+      // As a terminal does: to all of its group.
+      const end = (signal: NodeJS.Signals) => demo.exitCode === null && process.kill(-(demo.pid ?? 0), signal);
+      const late = setTimeout(end, START_MS, 'SIGKILL');
+      scope.defer(async () => {
+        end('SIGINT');
+        await ended;
+        clearTimeout(late);
+      });
+      const printed: string[] = [];
+      let pasted = 0;
+      for await (const line of createInterface({ input: demo.stdout })) {
+        printed.push(line);
+        if (!line.startsWith('curl ') || pasted === gateways) continue;
+        const { stdout } = await promisify(execFile)('bash', ['-c', line], { timeout: DEADLINE_MS });
+        assert.match(stdout, /Hello from the demo destination/, line);
+        if (++pasted === gateways) end('SIGINT');
+      }
+      assert.deepEqual([pasted, await ended], [gateways, [0, null]], printed.join('\n'));
+      const places = printed.flatMap((line) => line.match(/\S*isthmus-demo-[^/\s]+/) ?? []);
+      const pids = printed.flatMap((line) => line.match(/(?<= pid )\d+$/) ?? []);
+      assert.ok(places.length > 0 && pids.length > 0, printed.join('\n'));
+      const left = [...places, ...pids.map((pid) => `/proc/${pid}`)].filter((path) => existsSync(path));
+      assert.deepEqual(left, []);
+    }),
+  );
 
 /** Longer than both hubs need to come back, in seconds. */
 const DOWNLOAD_SECONDS = 15;
