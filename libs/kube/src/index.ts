@@ -6,6 +6,7 @@ export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';
 export { leaseHolder } from './lease-holder.ts';
 export {
   compareVersions,
+  type Following,
   followObjects,
   type KubeObject,
   type ObjectObserver,

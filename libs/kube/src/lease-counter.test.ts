@@ -87,6 +87,22 @@ describe('lease counter', () => {
       await until(() => servers.count() === 2);
     });
 
+    it('has those that were deleted and created again before it is read again', async () => {
+      await using servers = counter({ warn: () => {} });
+      await until(() => watches === 1);
+      for (const name of ['a', 'b']) api.put(lease(name));
+      await until(() => servers.count() === 2);
+      api.intercept = ({ url = '' }) => {
+        if (!url.includes('watch')) api.remove('b');
+        if (!url.includes('watch')) for (const name of ['b', 'c']) api.put(lease(name));
+        return false;
+      };
+      api.cutWatches();
+      await until(() => watches === 2);
+      api.put(lease('d'));
+      await until(() => servers.count() === 4);
+    });
+
     it('stays the same while the API server is down', async () => {
       api.put(lease('a'));
       api.put(lease('b'));

@@ -3,7 +3,7 @@ import { adviceOnRights, type KubeClient, KubeStatusError } from './client.ts';
 import { KUBE } from './defaults.ts';
 import { type Lease, type LeaseCall, leasesPath, SeenLeases } from './lease.ts';
 import { timed } from './lease-holder.ts';
-import { followObjects } from './objects.ts';
+import { compareVersions, followObjects } from './objects.ts';
 
 export interface LeaseCountObserver {
   listed(call: LeaseCall): void;
@@ -28,6 +28,8 @@ export class LeaseCounter implements AsyncDisposable {
   readonly #following: AsyncDisposable;
   /** Those of a list that is not complete yet. */
   #listed: Lease[] | undefined;
+  /** Of the last list. */
+  #version = '';
   /** Whether the leases match those of the API server. */
   #current = false;
   #lastCount = 1;
@@ -46,8 +48,11 @@ export class LeaseCounter implements AsyncDisposable {
         if (this.#listed) this.#listed.push(lease);
         else this.#leases.see(lease);
       },
-      deleted: ({ metadata: { name } }) => this.#leases.delete(name),
-      listed: () => {
+      deleted: ({ metadata: { name, resourceVersion = '' } }) => {
+        if (compareVersions(resourceVersion, this.#version) >= 0) this.#leases.delete(name);
+      },
+      listed: (version) => {
+        this.#version = version;
         this.#leases.list(this.#listed ?? [], true);
         this.#listed = undefined;
         this.#current = true;

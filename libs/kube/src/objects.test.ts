@@ -59,6 +59,41 @@ describe('the followed objects of one kind', () => {
     assert.deepEqual(told, ['list', 'a', '=', 'ok', '!ended', 'list', '=', 'ok']);
   });
 
+  it('are watched on from before a list, so that what was deleted then is told', async () => {
+    for (const name of ['a', 'b', 'c']) put(name);
+    await using following = follow();
+    await until(() => told.at(-1) === 'ok');
+    api.intercept = ({ url = '' }) => {
+      if (url.includes('watch') || !api.leases.has('b')) return false;
+      api.remove('a');
+      api.remove('b');
+      put('b');
+      return false;
+    };
+    following.listAgain();
+    await until(() => told.includes('-b'));
+    const last = ['list', 'c', 'b', '=', 'ok', '-a', '-b'];
+    assert.deepEqual(told.slice(6, 6 + last.length), last);
+  });
+
+  it('are watched on from there also if a list fails, and a list is not cut by another', async () => {
+    put('a');
+    await using following = follow();
+    await until(() => told.at(-1) === 'ok');
+    let lists = 0;
+    api.intercept = ({ url = '' }, response) => {
+      if (url.includes('watch')) return false;
+      following.listAgain();
+      lists++;
+      if (lists === 1) api.remove('a');
+      if (lists === 1) failure(response, 410, 'Expired');
+      return lists === 1;
+    };
+    following.listAgain();
+    await until(() => told.includes('-a'));
+    assert.deepEqual([told, lists], [['list', 'a', '=', 'ok', 'list', '!status 410', 'list', '=', 'ok', '-a'], 2]);
+  });
+
   it('are followed past events of a kind that nobody knows', async () => {
     put('a');
     const strange = [

@@ -21,6 +21,7 @@ export interface KubeObject {
 export interface ObjectObserver<T extends KubeObject> {
   /** Called for each object of a list, and for each that is created or changed. */
   seen(object: T): void;
+  /** After a list, also called for what was deleted before it. Only the version says whether the object was created again since. */
   deleted(object: T): void;
   /** Called before the first object of a list. It may end without `listed`, and begin again. */
   listing(): void;
@@ -28,6 +29,12 @@ export interface ObjectObserver<T extends KubeObject> {
   listed(version: string): void;
   /** Called when a list or a watch has failed, which is tried again, and without an error when a watch is open. */
   failed(error: Error | undefined): void;
+}
+
+/** Objects that are followed until this is disposed of. */
+export interface Following extends AsyncDisposable {
+  /** Ends the watch to list all again. Between watches it does nothing. */
+  listAgain(): void;
 }
 
 export interface FollowedKind {
@@ -65,18 +72,21 @@ export function compareVersions(one: string, other: string): number {
 
 /**
  * Follows the objects of one kind: lists them in pages, then watches from there. A watch that ends goes on where it was, unless the API server
- * has forgotten that (410), or never had it (an older etcd): then all is listed again, as it is from time to time.
- * @returns what ends it
+ * has forgotten that (410), or never had it (an older etcd): then all is listed again, as it is from time to time. A watch goes on from before
+ * such a list, because it tells of what was deleted, and the list does not.
  */
 export function followObjects<T extends KubeObject>(
   client: Pick<KubeClient, 'request' | 'watch'>,
   kind: FollowedKind,
   observer: ObjectObserver<T>,
-): AsyncDisposable {
+): Following {
   const { idleMs = KUBE.objectsIdleMs, retryCapMs = KUBE.objectsRetryCapMs } = kind;
   const backoff = new Backoff(KUBE.watchRetryFirstMs, retryCapMs);
-  /** What has been seen up to; undefined if all is to be listed. */
+  /** What a watch has told of or is to begin from; undefined if all is to be listed. */
   let version: string | undefined;
+  /** Of the last list. */
+  let listed = '';
+  let cutWatch = () => {};
   let listedAt = Number.NEGATIVE_INFINITY;
   const selected = kind.labelSelector === undefined ? {} : { labelSelector: kind.labelSelector };
   let path = '';
@@ -100,9 +110,10 @@ export function followObjects<T extends KubeObject>(
       const { items, metadata = {} } = page;
       for (const item of items ?? []) observer.seen(item);
       if (!metadata.continue) {
-        version = metadata.resourceVersion ?? '';
+        listed = metadata.resourceVersion ?? '';
+        if (compareVersions(version ?? '', listed) >= 0) version = listed;
         listedAt = at;
-        return observer.listed(version);
+        return observer.listed(listed);
       }
       query = { ...query, continue: metadata.continue };
       limit = Math.min(KUBE.pageObjects, 2 * limit);
@@ -127,23 +138,32 @@ export function followObjects<T extends KubeObject>(
     if (compareVersions(next, version ?? '') < 0) throw new WatchEnded(`version ${next} follows ${version}`);
     version = next;
     if (type === 'DELETED') observer.deleted(object);
-    else if (type !== 'BOOKMARK') observer.seen(object);
+    else if (type !== 'BOOKMARK' && compareVersions(next, listed) >= 0) observer.seen(object);
   };
 
   const watch = async (signal: AbortSignal) => {
     const query = { ...selected, resourceVersion: version ?? '', allowWatchBookmarks: 'true' };
     const lengthMs = Math.max(1000, Math.min(KUBE.watchMs, listedAt + KUBE.relistMs - performance.now()));
     const onOpen = () => observer.failed(undefined);
-    const events = client.watch<WatchEvent<T>>(
-      { method: 'GET', path, query, signal },
-      { signal, lengthMs, idleMs, onOpen },
-    );
-    for await (const event of events) apply(event);
+    const cut = new AbortController();
+    cutWatch = () => cut.abort();
+    const from = version;
+    const limits = { signal: AbortSignal.any([signal, cut.signal]), lengthMs, idleMs, onOpen };
+    try {
+      for await (const event of client.watch<WatchEvent<T>>({ method: 'GET', path, query }, limits)) apply(event);
+    } catch (error) {
+      listedAt = Number.NEGATIVE_INFINITY;
+      if (!cut.signal.aborted) {
+        // The API server may have forgotten this version, or tell something next that cannot be read.
+        if (version === from) version = undefined;
+        throw error;
+      }
+    }
     // One that is opened and lost again and again is a failure, too.
     backoff.reset();
   };
 
-  return periodic(
+  const rounds = periodic(
     async (signal) => {
       path = typeof kind.path === 'string' ? kind.path : await kind.path(signal);
       if (performance.now() - listedAt >= KUBE.relistMs || (await isForgotten(signal))) await list(signal);
@@ -151,12 +171,13 @@ export function followObjects<T extends KubeObject>(
       return KUBE.watchRetryFirstMs;
     },
     (error) => {
-      // It may have forgotten this version, or come back with an older etcd that has reached the same number by other changes.
-      version = undefined;
+      // It may come back with an older etcd that has reached the same number by other changes.
+      listedAt = Number.NEGATIVE_INFINITY;
       observer.failed(error as Error);
       return backoff.next();
     },
   );
+  return { ...rounds, listAgain: () => cutWatch() };
 }
 
 /** The API server ended a watch with an error, usually 410: what was listed is too old to watch from. */

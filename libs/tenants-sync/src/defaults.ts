@@ -20,10 +20,8 @@ export const SYNC = {
   namespaceBytes: 4 * 1024 * 1024,
   /** How many they may be, with their keys and allowed namespaces. Each takes some 100 bytes to 1 KiB, whatever its value has. */
   namespaceEntries: 10_000,
-  /** The shortest time between two lists of a kind of which more can be kept than before. */
-  freedMs: 5000,
-  /** The same in times of how long the last one took. */
-  freedTimes: 20,
+  /** The shortest time between two lists of kinds of which more can be kept than before. A long one takes 3 s. */
+  freedMs: 20_000,
   /** The longest text of what is wrong with an object. One can name hundreds of secrets that are not there, and all members read of it. */
   faultCharacters: 2000,
   /** The most objects of which the report says what is wrong, 3 MB at most: members read 4 MiB of it. */

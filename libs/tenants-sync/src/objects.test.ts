@@ -42,6 +42,12 @@ describe('the known objects of one kind', () => {
     assert.equal(known.get('n/a'), undefined);
   });
 
+  it('stay when they were deleted before they were created again', () => {
+    list(4, object('a', 4, 'x'));
+    known.deleted(object('a', 3, 'w'));
+    assert.deepEqual([told, known.get('n/a')], [['n/a'], 'x']);
+  });
+
   it('stay when a list lacks them, until another an hour later does', () => {
     known.seen(object('a', 1, 'x'));
     known.seen(object('b', 1, 'x'));

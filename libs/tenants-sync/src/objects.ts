@@ -94,7 +94,7 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   deleted(object: T): void {
     const name = objectName(object);
     const before = this.#known.get(name);
-    if (!before) return;
+    if (!before || compareVersions(object.metadata.resourceVersion ?? '', before.version) < 0) return;
     this.#known.delete(name);
     const last = this.#options.keep(object, true);
     this.#options.changed(name, (last === NO_ROOM ? undefined : last) ?? before.kept ?? before.assumed);

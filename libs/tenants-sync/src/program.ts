@@ -123,7 +123,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
         // Nothing is written before all is known: what comes first is not what is older.
         const unwritten = (error?: Error) => warn('directory', 'the directory cannot be written', error);
         if (listed) await write().then(() => unwritten(), unwritten);
-        await watching.listFreed();
+        watching.listFreed();
         const pause = sleep(SYNC.graceLookMs, undefined, { signal: ended.signal }).catch(() => {});
         await Promise.race([woken, pause]);
         await sleep(SYNC.gatherMs, undefined, { signal: ended.signal }).catch(() => {});

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { KubeClient } from '@isthmus/kube';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { SYNC } from './defaults.ts';
 import type { SourceObject } from './kinds.ts';
 import { Watching } from './watching.ts';
@@ -9,13 +10,15 @@ import { Watching } from './watching.ts';
 describe('what is watched', () => {
   /** By kind: the version of its lists, and its objects. */
   let lists: Record<string, { version: number; items: SourceObject[] }>;
+  /** Tenants that were deleted, as they were last. */
+  let deleted: SourceObject[];
   let now: number;
   let gone: string[];
   let ended: PromiseWithResolvers<void>;
   let watching: Watching;
 
-  const object = (name: string, version: number): SourceObject => ({
-    metadata: { name, namespace: 'acme', resourceVersion: String(version) },
+  const object = (name: string, version: number, namespace = 'acme'): SourceObject => ({
+    metadata: { name, namespace, resourceVersion: String(version) },
     status: {},
   });
 
@@ -28,10 +31,25 @@ describe('what is watched', () => {
   /** How many watches have opened since all was to be listed: one of each kind. */
   let opened: number;
 
-  async function* watch(_call: object, { onOpen }: { onOpen: () => void }): AsyncGenerator<object> {
+  /** Tells what was deleted after the version that is asked from, also before the watch began. */
+  async function* watch(
+    { path, query }: { path: string; query: { resourceVersion: string } },
+    { onOpen, signal }: { onOpen: () => void; signal: AbortSignal },
+  ): AsyncGenerator<object> {
+    const isAfter = ({ metadata }: SourceObject) => Number(metadata.resourceVersion) > Number(query.resourceVersion);
+    let isEnded = false;
+    void ended.promise.then(() => {
+      isEnded = true;
+    });
     onOpen();
     opened++;
-    await ended.promise;
+    for (let told = 0; !isEnded; ) {
+      signal.throwIfAborted();
+      const next = path.endsWith('/tenants') ? deleted[told] : undefined;
+      if (next) told++;
+      else await sleep(2);
+      if (next && isAfter(next)) yield { type: 'DELETED', object: next };
+    }
     yield { type: 'ERROR', object: { metadata: { name: '' }, code: 410, reason: 'Expired' } };
   }
 
@@ -47,7 +65,7 @@ describe('what is watched', () => {
   }
 
   beforeEach(() => {
-    [lists, ended, now, gone, opened] = [{}, Promise.withResolvers(), 0, [], 0];
+    [lists, deleted, ended, now, gone, opened] = [{}, [], Promise.withResolvers(), 0, [], 0];
     lists.tenants = { version: 100, items: [object('old', 10), object('new', 90)] };
     lists.secrets = { version: 100, items: [object('keys', 95)] };
     watching = new Watching({
@@ -100,5 +118,21 @@ describe('what is watched', () => {
     now += SYNC.absentMs;
     await again();
     assert.deepEqual(gone, ['acme/new']);
+  });
+
+  it('ends tenants that were deleted just before a list that another namespace has caused, and no other', async () => {
+    using _bounds = changed(SYNC, { namespaceEntries: 2 });
+    const full = ['a', 'b', 'c'].map((name) => object(name, 11, 'full'));
+    lists.tenants = { version: 100, items: [object('old', 10), object('new', 90), ...full] };
+    await again();
+    deleted.push(object('a', 101, 'full'));
+    await until(() => gone.includes('full/a'));
+    // The list lacks what was deleted before it. The watch tells of that later, also of what was created again.
+    deleted.push(object('new', 102), object('old', 103));
+    lists.tenants = { version: 110, items: [object('old', 104), ...full.slice(1)] };
+    now += SYNC.freedMs;
+    watching.listFreed();
+    await until(() => gone.includes('acme/new') && watching.sources('full/c').length > 0, { deadline: 5000 });
+    assert.deepEqual([gone, watching.sources('acme/old').length], [['full/a', 'acme/new'], 1]);
   });
 });

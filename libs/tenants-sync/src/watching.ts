@@ -1,4 +1,11 @@
-import { followObjects, type KubeClient, type KubeObject, objectName, unlessNotFound } from '@isthmus/kube';
+import {
+  type Following,
+  followObjects,
+  type KubeClient,
+  type KubeObject,
+  objectName,
+  unlessNotFound,
+} from '@isthmus/kube';
 import type { Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
 import {
@@ -41,16 +48,6 @@ export interface WatchingOptions {
   readonly now: () => number;
 }
 
-/** A kind that is followed. */
-interface Followed {
-  readonly shares: Shares;
-  /** When its last list began, and how long the last complete one took, in milliseconds. */
-  begunAt: number;
-  tookMs: number;
-  readonly begin: () => AsyncDisposable;
-  follower?: AsyncDisposable;
-}
-
 /** Follows all objects of which tenants are made. */
 export class Watching implements AsyncDisposable {
   readonly stores: Stores = (store, name) => {
@@ -66,7 +63,8 @@ export class Watching implements AsyncDisposable {
   >();
   /** What has not been listed yet. */
   readonly #unlisted = new Set<string>();
-  readonly #followed: Followed[] = [];
+  readonly #followed: { readonly shares: Shares; readonly following: Following }[] = [];
+  #freedAt = Number.NEGATIVE_INFINITY;
   readonly #restores = { count: 0 };
   /** Of `Tenant` objects, by name. */
   readonly #statuses = new Map<string, ToldStatus>();
@@ -108,18 +106,17 @@ export class Watching implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.#followed.map(({ follower }) => follower?.[Symbol.asyncDispose]()));
+    await Promise.all(this.#followed.map(({ following }) => following[Symbol.asyncDispose]()));
   }
 
-  /** Lists kinds again of which more can be kept than before. What takes long is done rarely. */
-  async listFreed(): Promise<void> {
+  /** Lists kinds again of which more can be kept than before. Where somebody makes room again and again, it is done rarely. */
+  listFreed(): void {
     const now = this.#options.now();
-    for (const each of this.#followed) {
-      const { shares, begunAt, tookMs } = each;
-      if (!shares.freed || now - begunAt < Math.max(SYNC.freedMs, SYNC.freedTimes * tookMs)) continue;
-      shares.freed = false;
-      await each.follower?.[Symbol.asyncDispose]();
-      each.follower = each.begin();
+    if (now - this.#freedAt < SYNC.freedMs) return;
+    for (const { shares, following } of this.#followed) {
+      if (!shares.freed) continue;
+      this.#freedAt = now;
+      following.listAgain();
     }
   }
 
@@ -190,12 +187,8 @@ export class Watching implements AsyncDisposable {
           known.listed('');
         } else failed(what, error);
       },
-      listing() {
-        followed.begunAt = now();
-        shares.listing();
-      },
+      listing: () => shares.listing(),
       listed: (has) => {
-        followed.tookMs = now() - followed.begunAt;
         shares.listed();
         // What the API server lacks can have no status, though its tenant stays.
         if (what === TENANT.plural)
@@ -205,11 +198,7 @@ export class Watching implements AsyncDisposable {
       },
     });
     const selected = labelSelector === undefined ? {} : { labelSelector };
-    const begin = () => followObjects(client, { path, ...selected }, known);
-    const followed: Followed = { shares, begunAt: 0, tookMs: 0, begin };
-    // It begins to list at once.
-    followed.follower = begin();
-    this.#followed.push(followed);
+    this.#followed.push({ shares, following: followObjects(client, { path, ...selected }, known) });
     return known;
   }
 

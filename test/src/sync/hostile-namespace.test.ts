@@ -61,7 +61,7 @@ describe('Beside a namespace whose owner labels and says what fits into an etcd,
       // Each has two entries.
       for (let n = 0; n <= full / 2; n++) api.delete('secrets', 0);
       await until(() => faults(dir).some(({ object, fault }) => object.endsWith('/last') && !lacks.test(fault)), {
-        deadline: 60_000,
+        deadline: 180_000,
         what: () => `room for the secret: ${JSON.stringify(faults(dir).slice(0, 3))}`,
       });
     }),

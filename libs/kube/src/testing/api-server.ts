@@ -42,6 +42,8 @@ export class FakeApiServer implements AsyncDisposable {
   intercept: Intercept = () => false;
   readonly #server: Server;
   readonly #changes = new EventEmitter<{ event: [type: string, lease: Lease] }>();
+  /** What has changed, for watches that begin from before it. */
+  readonly #events: { readonly type: string; readonly lease: Lease }[] = [];
   readonly #watches = new Set<ServerResponse>();
   #version = 100;
 
@@ -76,7 +78,7 @@ export class FakeApiServer implements AsyncDisposable {
     const type = this.leases.has(name) ? 'MODIFIED' : 'ADDED';
     const stored = { ...lease, metadata: { ...lease.metadata, resourceVersion: String(++this.#version) } };
     this.leases.set(name, stored);
-    this.#changes.emit('event', type, stored);
+    this.#tell(type, stored);
     return stored;
   }
 
@@ -84,7 +86,12 @@ export class FakeApiServer implements AsyncDisposable {
     const lease = this.leases.get(name);
     if (!lease || !this.leases.delete(name)) return;
     const metadata = { ...lease.metadata, resourceVersion: String(++this.#version) };
-    this.#changes.emit('event', 'DELETED', { ...lease, metadata });
+    this.#tell('DELETED', { ...lease, metadata });
+  }
+
+  #tell(type: string, lease: Lease): void {
+    this.#events.push({ type, lease });
+    this.#changes.emit('event', type, lease);
   }
 
   /** Ends every watch with 410, as when etcd was compacted. */
@@ -194,6 +201,8 @@ export class FakeApiServer implements AsyncDisposable {
     const send = (type: string, object: Lease) => {
       if (type === 'ERROR' || wanted(object)) response.write(`${JSON.stringify({ type, object })}\n`);
     };
+    const from = Number(query.get('resourceVersion'));
+    for (const { type, lease } of this.#events) if (Number(lease.metadata.resourceVersion) > from) send(type, lease);
     this.#changes.on('event', send);
     this.#watches.add(response);
     response.on('close', () => {
