@@ -163,8 +163,8 @@ export class ApiServerDoor {
       return `what ${source} sends came from here: the address of the API server leads back to this agent`;
     const own = this.#clients.of(source)?.size ?? 0;
     if (own >= AGENT.apiServerClientsOfSource) return `${own} connections from ${source} are open`;
-    // The last are for links to hubs, and for what hubs dial.
     if (memory.scarce) return `too little memory: ${source} has ${own} connections`;
+    // The last are for links to hubs, and for what hubs dial.
     if (own > descriptors.left) return `too many open files: ${source} has ${own} of them`;
     if (!this.#waiting.take(1, source))
       return `clients from ${source} that wait for a hub leave too few places to others`;
