@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { access, mkdir, open, readlink, realpath, rename, rm } from 'node:fs/promises';
+import { access, mkdir, open, readFile, readlink, realpath, rename, rm } from 'node:fs/promises';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import timers from 'node:timers/promises';
 import { readNamedFile, reasonOf } from '@isthmus/runtime';
@@ -161,11 +161,15 @@ async function replace(path: string, text: string): Promise<void> {
   } catch (error) {
     await rm(temporary, { force: true });
     if ((error as NodeJS.ErrnoException).code !== 'EBUSY') throw unwritten(path, error);
-    await written(path, 'w', text);
+    const before = await readFile(path);
+    await written(path, 'w', text).catch(async (full) => {
+      await written(path, 'w', before).catch(() => {});
+      throw unwritten(path, full);
+    });
   }
 }
 
-async function written(path: string, flags: 'w' | 'wx', text: string): Promise<void> {
+async function written(path: string, flags: 'w' | 'wx', text: string | Buffer): Promise<void> {
   const file = await open(path, flags, 0o600);
   try {
     await file.chmod(0o600);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { closeSync, existsSync, mkdtempSync, openSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
@@ -44,6 +44,38 @@ test('a disk that is full is no mistake of whoever names a file on it', (t) => {
     if (status === null || status === 77) return t.skip('no mounts here');
     assert.match(stderr.toString(), /^isthmus: cannot write \S+pki: .*(ENOSPC|full|no space)/i);
     assert.equal(status, EXIT.failed);
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+});
+
+test('a file that is a mount on a full disk keeps its text', (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-full-'));
+  try {
+    const [config, before] = [join(dir, 'config'), `# ${'x'.repeat(4050)}\n`];
+    writeFileSync(config, '');
+    writeFileSync(join(dir, 'before'), before);
+    mkdirSync(join(dir, 'full'));
+    // The text of it fills the file system, so more does not fit.
+    const script = `cd "$0" && mount -t tmpfs -o size=4k full full && cp before full/config || exit 77
+      mount --bind full/config config || exit 77
+      "$@"; status=$?; cat config > after; exit $status`;
+    const line = [
+      dir,
+      process.execPath,
+      main,
+      'config',
+      'set-context',
+      'prod',
+      '--address',
+      'gateway.example.com:8095',
+    ];
+    const env = { ...process.env, ISTHMUSCONFIG: config };
+    const { status, stderr } = spawnSync('unshare', ['-m', 'sh', '-c', script, ...line], { env });
+    if (status === null || status === 77) return t.skip('no mounts here');
+    assert.match(stderr.toString(), /^isthmus: cannot write \S+config: .*(ENOSPC|full|no space)/i);
+    assert.equal(status, EXIT.failed);
+    assert.equal(readFileSync(join(dir, 'after'), 'utf8'), before);
   } finally {
     rmSync(dir, { recursive: true });
   }
