@@ -6,10 +6,8 @@ export const SYNC = {
   tenantsATick: 10,
   /** An object that two complete lists lack, this far apart, is gone, although nobody has seen it deleted. */
   absentMs: 3_600_000,
-  /** More writes a second than an etcd takes: a version that is further ahead of the list before is one of a restored etcd. */
-  writesPerSecond: 20_000,
-  /** For how long it may have taken as many, at least. */
-  writesMs: 60_000,
+  /** More writes than an etcd takes between two lists: a version that is further ahead is one of a restored etcd. */
+  restoredWrites: 100_000_000,
   /** How often it is looked whether a deleted tenant's grace is over. */
   graceLookMs: 1000,
   /** How long files stay that no tenant's file names any more: a member may just be reading them. */

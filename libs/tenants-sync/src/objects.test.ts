@@ -3,7 +3,6 @@ import { beforeEach, describe, it } from 'node:test';
 import type { KubeObject } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import { KnownObjects } from './objects.ts';
-import { NO_ROOM } from './shares.ts';
 
 describe('the known objects of one kind', () => {
   let now: number;
@@ -14,7 +13,7 @@ describe('the known objects of one kind', () => {
     now = 0;
     told = [];
     known = new KnownObjects<KubeObject, string>({
-      keep: ({ metadata: { labels } }, isKnown) => (labels?.is === 'too much' && !isKnown ? NO_ROOM : labels?.is),
+      keep: ({ metadata: { labels } }, isKnown) => (labels?.is === 'too much' && !isKnown ? undefined : labels?.is),
       changed: (name, gone) => void told.push(gone === undefined ? name : `-${name} ${gone}`),
       rolledBack: (name) => void told.push(`${name} as it was`),
       failed() {},

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { compareVersions, type KubeObject, type ObjectObserver, objectName } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
-import { NO_ROOM } from './shares.ts';
 
 interface Known<K> {
   /** Undefined for one that nobody has seen. */
@@ -20,7 +19,7 @@ export interface KnownOptions<T, K> {
    * Returns what is kept of an object; undefined if it is to be taken as one that does not exist.
    * @param known whether there is anything of it: then there is room for it
    */
-  readonly keep: (object: T, known: boolean) => K | typeof NO_ROOM | undefined;
+  readonly keep: (object: T, known: boolean) => K | undefined;
   /** Called with the name of an object that is new, is gone, or of which something else is kept. @param gone what was kept of it last, if it is */
   readonly changed: (name: string, gone?: K) => void;
   /** Called with the name of an object whose last state the API server no longer has, because its etcd was restored. */
@@ -48,8 +47,8 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   readonly #known = new Map<string, Known<K>>();
   /** The newest version since the last list. */
   #newest = '';
-  /** The version of the last list, and when that was. */
-  #last = { version: '', at: 0 };
+  /** The version of the last list. */
+  #version = '';
   /** How many restores the last list has taken into account. */
   #restores = 0;
   /** How many lists have begun, and whether there was an object since. */
@@ -81,7 +80,6 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
       restores.count++;
       rolledBack(name);
     }
-    if (kept === NO_ROOM) return;
     if (kept === undefined) {
       this.#known.delete(name);
       if (before) changed(name, before.kept ?? before.assumed);
@@ -97,7 +95,7 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
     if (!before || compareVersions(object.metadata.resourceVersion ?? '', before.version) < 0) return;
     this.#known.delete(name);
     const last = this.#options.keep(object, true);
-    this.#options.changed(name, (last === NO_ROOM ? undefined : last) ?? before.kept ?? before.assumed);
+    this.#options.changed(name, last ?? before.kept ?? before.assumed);
   }
 
   listing(): void {
@@ -109,11 +107,8 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   listed(version: string): void {
     const { now, changed, rolledBack, listed, restores } = this.#options;
     const at = now();
-    const { version: before, at: beforeAt } = this.#last;
-    this.#last = { version, at };
-    // NaN where a version is no number.
-    const written = before === '' ? 0 : Number(version) - Number(before);
-    const isAhead = written > (SYNC.writesPerSecond * Math.max(at - beforeAt, SYNC.writesMs)) / 1000;
+    const isAhead = this.#version !== '' && Number(version) - Number(this.#version) > SYNC.restoredWrites;
+    this.#version = version;
     if (isAhead || compareVersions(version, this.#newest) < 0) restores.count++;
     const restored = restores.count > this.#restores;
     this.#restores = restores.count;

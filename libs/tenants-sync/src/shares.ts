@@ -1,27 +1,23 @@
 import { getOrPut } from '@isthmus/runtime';
 import { SYNC } from './defaults.ts';
 
-/** What is kept of an object, in bytes of what its author says, and in entries: itself, its keys, the namespaces that it allows. */
+/** What is kept, in bytes of what authors say, and in entries: objects, their keys, the namespaces that they allow. */
 interface Held {
   bytes: number;
   entries: number;
 }
 
-const NOTHING: Readonly<Held> = { bytes: 0, entries: 0 };
-
-/** What is kept of an object that nobody has seen before, if its namespace has no room left. */
-export const NO_ROOM = Symbol('no room');
-
-/** An object that takes its part of its namespace's share. */
+/** What an object takes of its namespace's share. */
 export class Part implements Held {
   bytes = 0;
   entries = 0;
   /** Whether something of it did not fit. */
   short = false;
-  readonly #others: Readonly<Held>;
+  /** Of its namespace. */
+  readonly #total: Held;
 
-  constructor(others: Readonly<Held>) {
-    this.#others = others;
+  constructor(total: Held) {
+    this.#total = total;
   }
 
   /**
@@ -29,14 +25,22 @@ export class Part implements Held {
    * @returns whether it fits; otherwise nothing is taken
    */
   take(bytes: number, entries: number, needed = true): boolean {
-    const fits =
-      this.#others.bytes + this.bytes + bytes <= SYNC.namespaceBytes &&
-      this.#others.entries + this.entries + entries <= SYNC.namespaceEntries;
-    if (fits) {
-      this.bytes += bytes;
-      this.entries += entries;
-    } else if (needed) this.short = true;
-    return fits;
+    const total = this.#total;
+    const fits = total.bytes + bytes <= SYNC.namespaceBytes && total.entries + entries <= SYNC.namespaceEntries;
+    if (!fits) {
+      this.short ||= needed;
+      return false;
+    }
+    this.bytes += bytes;
+    this.entries += entries;
+    total.bytes += bytes;
+    total.entries += entries;
+    return true;
+  }
+
+  giveBack(): void {
+    this.#total.bytes -= this.bytes;
+    this.#total.entries -= this.entries;
   }
 }
 
@@ -53,12 +57,12 @@ export class Shares {
   /** Whether there is room where some was missing, so that all is to be listed again. */
   freed = false;
   readonly #failed: SharesOptions['failed'];
-  readonly #held = new Map<string, Readonly<Held>>();
-  /** By namespace. */
+  readonly #held = new Map<string, Part>();
   readonly #totals = new Map<string, Held>();
-  /** Namespaces of which something was not kept since the last list began, and those of which that was said. */
-  #short = new Set<string>();
-  readonly #told = new Set<string>();
+  /** How many lists have begun. */
+  #list = 0;
+  /** By namespace of which something is not kept: the last list in which that was so. */
+  readonly #short = new Map<string, number>();
 
   constructor({ why, failed }: SharesOptions) {
     this.why = why;
@@ -73,15 +77,16 @@ export class Shares {
   /** Gives back what an object had, and lets it take what it has now. @param name `NAMESPACE/NAME` */
   keep<K>(name: string, keep: (part: Part) => K): K {
     const namespace = namespaceOf(name);
-    const before = this.#held.get(name) ?? NOTHING;
-    this.#add(name, { bytes: -before.bytes, entries: -before.entries });
-    const part = new Part(this.#totals.get(namespace) ?? NOTHING);
+    const total = getOrPut(this.#totals, namespace, () => ({ bytes: 0, entries: 0 }));
+    const before = this.#held.get(name);
+    before?.giveBack();
+    const part = new Part(total);
     const kept = keep(part);
-    const { bytes, entries } = part;
-    this.#add(name, part);
-    if (entries > 0) this.#held.set(name, { bytes, entries });
+    if (part.entries > 0) this.#held.set(name, part);
     else this.#held.delete(name);
-    if (bytes < before.bytes || entries < before.entries) this.#free(namespace);
+    if (total.entries === 0) this.#totals.delete(namespace);
+    const isLess = before && (part.bytes < before.bytes || part.entries < before.entries);
+    if (isLess && this.#short.has(namespace)) this.freed = true;
     if (part.short) this.#misses(namespace);
     return kept;
   }
@@ -93,35 +98,21 @@ export class Shares {
 
   /** A list begins: each object comes again. */
   listing(): void {
-    this.#short = new Set();
+    this.#list++;
     this.freed = false;
   }
 
   listed(): void {
-    for (const namespace of this.#told) {
-      if (this.#short.has(namespace)) continue;
-      this.#told.delete(namespace);
+    for (const [namespace, list] of this.#short) {
+      if (list === this.#list) continue;
+      this.#short.delete(namespace);
       this.#failed(namespace, undefined);
     }
   }
 
-  #add(name: string, { bytes, entries }: Readonly<Held>): void {
-    const namespace = namespaceOf(name);
-    const total = getOrPut(this.#totals, namespace, () => ({ ...NOTHING }));
-    total.bytes += bytes;
-    total.entries += entries;
-    if (total.entries === 0) this.#totals.delete(namespace);
-  }
-
-  #free(namespace: string): void {
-    if (this.#short.has(namespace)) this.freed = true;
-  }
-
   #misses(namespace: string): void {
-    this.#short.add(namespace);
-    if (this.#told.has(namespace)) return;
-    this.#told.add(namespace);
-    this.#failed(namespace, new Error(this.why(namespace)));
+    if (!this.#short.has(namespace)) this.#failed(namespace, new Error(this.why(namespace)));
+    this.#short.set(namespace, this.#list);
   }
 }
 

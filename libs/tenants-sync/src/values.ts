@@ -1,7 +1,7 @@
 import { type KubeObject, objectName } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import { ALLOW_TENANTS_OF } from './kinds.ts';
-import { NO_ROOM, type Part, Shares, type SharesOptions } from './shares.ts';
+import { type Part, Shares, type SharesOptions } from './shares.ts';
 
 /** A secret, or a config map. */
 export interface ValuesObject extends KubeObject {
@@ -50,7 +50,7 @@ export class ValueKeeper {
   }
 
   /** @param known whether something of it was kept before, so that something is to be */
-  keep(object: ValuesObject, known: boolean): Values | typeof NO_ROOM {
+  keep(object: ValuesObject, known: boolean): Values | undefined {
     return this.shares.keep(objectName(object), (part) => this.#keep(object, known, part));
   }
 
@@ -61,13 +61,13 @@ export class ValueKeeper {
       : undefined;
   }
 
-  #keep(object: ValuesObject, known: boolean, part: Part): Values | typeof NO_ROOM {
+  #keep(object: ValuesObject, known: boolean, part: Part): Values | undefined {
     const { namespace = '', annotations = {} } = object.metadata;
     const allowing = annotations[ALLOW_TENANTS_OF] ?? '';
     const named = allowing.split(',').map((each) => each.trim());
     const needed = allowing !== '' || !known;
     const allows = part.take(allowing.length, named.length, needed) ? named : [];
-    if (allows.length === 0 && !known && !part.take(0, 1)) return NO_ROOM;
+    if (allows.length === 0 && !known && !part.take(0, 1)) return undefined;
     const why = this.shares.why(namespace);
     const values = new Map<string, string | NotKept>();
     const keep = (key: string, value: string, encoding: 'base64' | 'utf8') => {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { KubeClient } from '@isthmus/kube';
 import { changed, until } from '@isthmus/runtime/testing';
 import { SYNC } from './defaults.ts';
-import type { SourceObject } from './kinds.ts';
+import type { SourceName, SourceObject } from './kinds.ts';
 import { Watching } from './watching.ts';
 
 describe('what is watched', () => {
@@ -64,12 +64,9 @@ describe('what is watched', () => {
     await listed();
   }
 
-  beforeEach(() => {
-    [lists, deleted, ended, now, gone, opened] = [{}, [], Promise.withResolvers(), 0, [], 0];
-    lists.tenants = { version: 100, items: [object('old', 10), object('new', 90)] };
-    lists.secrets = { version: 100, items: [object('keys', 95)] };
-    watching = new Watching({
-      ...{ client: { request, watch } as unknown as KubeClient, plane: 'isthmus', from: [], namespace: '', lying: [] },
+  const begin = (lying: readonly SourceName[] = []) =>
+    new Watching({
+      ...{ client: { request, watch } as unknown as KubeClient, plane: 'isthmus', from: [], namespace: '', lying },
       agents: { namespace: '', serviceAccount: '', audience: '' },
       changed: (name, source) => void (source && gone.push(name)),
       changedValues() {},
@@ -78,6 +75,12 @@ describe('what is watched', () => {
       listed() {},
       now: () => now,
     });
+
+  beforeEach(() => {
+    [lists, deleted, ended, now, gone, opened] = [{}, [], Promise.withResolvers(), 0, [], 0];
+    lists.tenants = { version: 100, items: [object('old', 10), object('new', 90)] };
+    lists.secrets = { version: 100, items: [object('keys', 95)] };
+    watching = begin();
   });
   afterEach(async () => {
     ended.resolve();
@@ -134,5 +137,21 @@ describe('what is watched', () => {
     watching.listFreed();
     await until(() => gone.includes('acme/new') && watching.sources('full/c').length > 0, { deadline: 5000 });
     assert.deepEqual([gone, watching.sources('acme/old').length], [['full/a', 'acme/new'], 1]);
+  });
+
+  it('keeps a tenant that had no room, once it is listed while there is', async () => {
+    using _bounds = changed(SYNC, { namespaceEntries: 2, namespaceBytes: 14 });
+    const long = { ...object('new', 90, 'full'), spec: { a: 1 } };
+    const few = ['a', 'b'].map((name) => object(name, 11, 'full'));
+    lists.tenants = { version: 100, items: [...few, long] };
+    await watching[Symbol.asyncDispose]();
+    watching = begin([{ kind: 'Tenant', namespace: 'full', name: 'new' }]);
+    for (let rounds = 0; rounds < 2; rounds++) await again();
+    assert.match(`${watching.sources('full/new')[0]?.unkept}`, /more than/);
+    deleted.push(object('a', 101, 'full'));
+    lists.tenants = { version: 101, items: [...few.slice(1), long] };
+    await until(() => gone.includes('full/a'), { deadline: 5000 });
+    await again();
+    assert.equal(watching.sources('full/new')[0]?.unkept, undefined);
   });
 });

@@ -23,7 +23,7 @@ import {
   TENANT,
 } from './kinds.ts';
 import { KnownObjects, type KnownOptions } from './objects.ts';
-import { NO_ROOM, Shares } from './shares.ts';
+import { Shares } from './shares.ts';
 import type { ToldStatus } from './status.ts';
 import { ValueKeeper, type Values, type ValuesObject } from './values.ts';
 
@@ -128,16 +128,15 @@ export class Watching implements AsyncDisposable {
       if (!whole) return undefined;
       const name = objectName(object);
       const kept = shares.keep(name, (part) => {
-        if (!part.take(0, 1) && !known) return NO_ROOM;
         const characters = JSON.stringify(whole.fields).length;
         const isLarge = characters > SYNC.valueBytes;
-        if (!isLarge && part.take(characters, 0)) return whole;
+        if (!isLarge && part.take(characters, 1)) return whole;
+        if (!part.take(0, 1) && !known) return undefined;
         const large = `it has ${characters} characters: at most ${SYNC.valueBytes} are read`;
         return { ...whole, fields: {}, unkept: isLarge ? large : shares.why(whole.namespace) };
       });
       const { status = {}, metadata } = object;
-      if (kind === TENANT && kept !== NO_ROOM)
-        this.#statuses.set(name, { status, version: metadata.resourceVersion ?? '' });
+      if (kind === TENANT && kept) this.#statuses.set(name, { status, version: metadata.resourceVersion ?? '' });
       return kept;
     };
   }
