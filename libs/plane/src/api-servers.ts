@@ -27,7 +27,8 @@ export function apiServersOf({ apiServer, ownPorts = [], hubId, tenancy, observa
     events: observation.events,
     prohibited: (address: string, port: number, ofObject: boolean) => {
       const lifted = apiServerLifted(ofObject);
-      return prohibitedBy({ ownPorts: ports(), ownAddresses: machineAddresses, lifted })(address, port);
+      const own = ofObject ? [port] : ports();
+      return prohibitedBy({ ownPorts: own, ownAddresses: machineAddresses, lifted })(address, port);
     },
   };
   if (tenancy) {

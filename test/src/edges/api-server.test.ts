@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import net, { type AddressInfo } from 'node:net';
+import net, { type AddressInfo, isIPv4 } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, it, test } from 'node:test';
 import tls, { type TLSSocket } from 'node:tls';
+import { isLoopback, machineAddresses } from '@isthmus/runtime';
 import { stringify } from 'yaml';
 import {
   Authority,
@@ -280,13 +281,18 @@ describe('With tenants', () => {
     const trust = await newTrust(scope);
     const acme = await cluster(scope, 'acme');
     const directory = await TenantsDirectory.create(scope);
-    const addresses = [acme.address.replace('127.0.0.1', 'localhost')];
+    const own = machineAddresses().find((address) => isIPv4(address) && !isLoopback(address)) ?? 'localhost';
+    const addresses = [...new Set(['localhost', own])].map((host) => acme.address.replace('127.0.0.1', host));
     const apiServer = { names: ['api.acme.example'], addresses };
     const source = { kind: 'Tenant', namespace: 'acme', name: 'prod' } as const;
     const { file } = await directory.add('acme', { apiServer, source });
     const server = await startServer(scope, trust, { 'tenants-dir': directory.path, 'uds-name': undefined });
-    const denied = /apiServer\.addresses\[0\]: localhost:\d+ is denied: loopback/;
-    await until(async () => denied.test((await isthmus(server.program, 'tenants')).out), { what: 'the reason' });
+    const reasons = [/localhost:\d+ is denied: loopback/, /:\d+ is the plane itself: own-ports/];
+    const isDenied = async () => {
+      const { out } = await isthmus(server.program, 'tenants');
+      return addresses.every((_, index) => reasons[index]?.test(out));
+    };
+    await until(isDenied, { what: 'the reasons' });
     const to = { host: '127.0.0.1', port: server.agentPort, servername: 'api.acme.example', rejectUnauthorized: false };
     const socket = tls.connect(to);
     const [error] = await within(once(socket, 'error'), { what: 'a reset' });
