@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
 import type { Identity } from '@isthmus/certificates/testing';
@@ -72,14 +72,23 @@ export function openSocket(via: Via): Socket {
   return socket;
 }
 
-/** One for what the files hold now: a load would parse them again for each dial. */
+/** One for what the files are now: a load would read and parse them again for each dial. */
 function contextOf({ ca, identity }: TlsVia): SecureContext {
-  const files = [ca, identity?.cert, identity?.key].map((path) => path && readFileSync(path, 'latin1'));
-  const context =
-    contexts.get(files.join()) ??
-    createSecureContext(Object.fromEntries(['ca', 'cert', 'key'].map((name, index) => [name, files[index]])));
-  contexts.set(files.join(), context);
-  return context;
+  const paths = [ca, identity?.cert, identity?.key];
+  const now = paths.map((path) => path && stateOf(path)).join();
+  const known = contexts.get(now);
+  if (known) return known;
+  const files = paths.map((path) => path && readFileSync(path, 'latin1'));
+  const made = createSecureContext(
+    Object.fromEntries(['ca', 'cert', 'key'].map((name, index) => [name, files[index]])),
+  );
+  contexts.set(now, made);
+  return made;
+}
+
+function stateOf(path: string): string {
+  const { ino, size, mtimeMs } = statSync(path);
+  return `${path} ${ino} ${size} ${mtimeMs}`;
 }
 
 export function describe(via: Via): string {
