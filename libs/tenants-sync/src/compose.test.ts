@@ -100,6 +100,14 @@ describe('a tenant is composed of an object and what it names', () => {
     assert.equal(composed({ ...fields, clusterProfile: false }, stores(secrets)).profile, undefined);
   });
 
+  it('unless the token of its ClusterProfile is not kept', () => {
+    const full = { values: new Map(), allows: [], unkept: 'acme has too much' };
+    const { result } = compose([source({ clusterProfile: true })], (_store, name) =>
+      name === 'acme/prod-plane-access' ? full : undefined,
+    );
+    assert.match('faults' in result ? `${result.faults[0]?.message}` : '', /no key "token".*acme has too much$/);
+  });
+
   it('with a kubeconfig only if that names no file and runs no program', () => {
     const kubeconfig =
       (user: string, cluster = 'server: https://a') =>

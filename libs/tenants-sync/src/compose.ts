@@ -3,7 +3,7 @@ import { passwordHash } from '@isthmus/admission';
 import { yamlValue } from '@isthmus/kube/yaml';
 import { stringify } from 'yaml';
 import { OwnSecret, PLANE, type Reference, type Source, type Store } from './kinds.ts';
-import { NotKept, type Values } from './values.ts';
+import type { Values } from './values.ts';
 
 /** Where references lead: values by `NAMESPACE/NAME`. */
 export type Stores = (store: Store, name: string) => Values | undefined;
@@ -114,8 +114,6 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
       throw new Error(`${what} ${full} is of another namespace, and does not allow tenants of ${namespace}${unkept}`);
     const value = found.values.get(place.key);
     if (value === undefined) throw new Error(`${what} ${full} has no key ${JSON.stringify(place.key)}${unkept}`);
-    if (value instanceof NotKept)
-      throw new Error(`${what} ${full}, key ${JSON.stringify(place.key)}: ${value.message}`);
     if (kubeconfig) checkKubeconfig(value);
     return value;
   };
@@ -136,8 +134,14 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
 
   const secret = clusterProfile === true ? `${name}-plane-access` : undefined;
   if (secret !== undefined) names.add(`${namespace}/${secret}`);
-  const held = secret && stores('secret', `${namespace}/${secret}`)?.values.get('token');
-  const token = typeof held === 'string' && passwordHash(held) !== undefined ? held : undefined;
+  const { values: own, unkept } = (secret && stores('secret', `${namespace}/${secret}`)) || {};
+  const held = own?.get('token');
+  if (held === undefined && unkept !== undefined)
+    faults.push({
+      at: 'clusterProfile',
+      message: `secret ${secret} has no key "token"; not all of it is kept: ${unkept}`,
+    });
+  const token = held !== undefined && passwordHash(held) !== undefined ? held : undefined;
   if (token !== undefined)
     rest.callers = [
       ...((rest.callers as object[] | undefined) ?? []),

@@ -44,9 +44,9 @@ describe('what is kept of secrets and config maps', () => {
   });
 
   it('is no value that is too large', () => {
-    const { values } = keeping().keep(secret('n', 's', { a: 'x'.repeat(SYNC.valueBytes + 1), b: 'x' }));
-    assert.match(String(values.get('a')), /at most 262144 are read/);
-    assert.equal(values.get('b'), 'x');
+    const { values, unkept } = keeping().keep(secret('n', 's', { a: 'x'.repeat(SYNC.valueBytes + 1), b: 'x' }));
+    assert.equal(unkept, '"a": it has 262145 bytes: at most 262144 are read');
+    assert.deepEqual([...values], [['b', 'x']]);
   });
 
   it('is no more of a namespace than its share, whatever its owner labels, and others have theirs', () => {
@@ -55,11 +55,11 @@ describe('what is kept of secrets and config maps', () => {
     const most = SYNC.namespaceBytes / SYNC.valueBytes;
     for (let index = 0; index < most; index++)
       assert.equal(typeof keep(secret('n', `s${index}`, full)).values.get('a'), 'string');
-    assert.match(String(keep(secret('n', 'more', { a: 'x' })).values.get('a')), /what is labelled in n has more than/);
+    assert.match(`${keep(secret('n', 'more', { a: 'x' })).unkept}`, /what is labelled in n has more than/);
     assert.equal(keep(secret('other', 's', { a: 'x' })).values.get('a'), 'x');
     keep(secret('n', 's0', {}));
     assert.equal(keep(secret('n', 'more', full)).values.get('a'), full.a);
-    assert.equal(typeof keep(secret('n', 'next', full)).values.get('a'), 'object');
+    assert.equal(keep(secret('n', 'next', full)).values.get('a'), undefined);
     forget('n/s1');
     assert.equal(keep(secret('n', 'next', full)).values.get('a'), full.a);
   });
@@ -80,7 +80,7 @@ describe('what is kept of secrets and config maps', () => {
   });
 
   it('says so if keys or allowed namespaces of it are not kept', () => {
-    const { keep, forget } = keeping('secret', ['k', 'l']);
+    const { keep } = keeping('secret', ['k', 'l']);
     const allowing = (bytes: number, names: number) => ({
       'isthmus.dev/allow-tenants-of': Array(names).fill('x'.repeat(bytes)).join(),
     });
@@ -89,11 +89,11 @@ describe('what is kept of secrets and config maps', () => {
     const share = /what is labelled in n has more than 10000 keys and allowed namespaces or 4194304 bytes/;
     assert.equal(unkept({ k: '', other: '' }, allowing(1, SYNC.namespaceEntries - 1)), undefined);
     assert.match(`${unkept({ k: '', l: '' }, allowing(1, SYNC.namespaceEntries - 1))}`, share);
-    assert.match(`${unkept({}, allowing(1, SYNC.namespaceEntries + 1))}`, share);
-    assert.match(`${unkept({}, allowing(SYNC.namespaceBytes + 1, 1))}`, share);
-    keep(secret('n', 'full', {}, allowing(1, SYNC.namespaceEntries)));
-    forget('n/s');
-    assert.equal(unkept({}, {}), undefined);
+    assert.match(`${unkept({ k: '' }, allowing(1, SYNC.namespaceEntries + 1))}`, share);
+    assert.match(`${unkept({ k: '' }, allowing(SYNC.namespaceBytes + 1, 1))}`, share);
+    const all = keeping();
+    all.keep(secret('n', 'full', {}, allowing(1, SYNC.namespaceEntries)));
+    assert.equal(all.keep(secret('n', 's', {})).unkept, undefined);
   });
 
   it('is nothing of an object that comes when its namespace has no room, and says so of each that is missing', () => {
@@ -125,6 +125,13 @@ describe('what is kept of secrets and config maps', () => {
     assert.ok(!keeper.shares.freed);
     keep(secret('n', 's0', { a: 'x' }));
     assert.ok(keeper.shares.freed);
+  });
+
+  it('is nothing of an object without a key that is asked for: machines have secrets, too', () => {
+    const { keeper } = keeping('secret', ['tls.crt']);
+    for (let index = 0; index <= SYNC.namespaceEntries; index++)
+      assert.equal(keeper.keep(secret('n', `s${index}`, { value: 'x' }), index === 0), undefined);
+    assert.equal(keeper.keep(secret('n', 'ca', { 'tls.crt': 'x' }), false)?.values.get('tls.crt'), 'x');
   });
 
   it('says which namespaces a secret allows', () => {

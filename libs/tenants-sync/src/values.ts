@@ -13,24 +13,11 @@ export interface ValuesObject extends KubeObject {
 /** What is kept of one. */
 export interface Values {
   /** By key: the bytes, one a character. */
-  readonly values: ReadonlyMap<string, string | NotKept>;
+  readonly values: ReadonlyMap<string, string>;
   /** Namespaces beside its own whose tenants may name it; `*` for all. */
   readonly allows: readonly string[];
-  /** Why some of its keys or of these namespaces are not kept, if some are not. */
+  /** Why some of its values or of these namespaces are not kept, if some are not. */
   readonly unkept?: string;
-}
-
-/** Stands for a value, and says why. It is no error: with their stacks, 10,000 take 20 MB. */
-export class NotKept {
-  readonly message: string;
-
-  constructor(message: string) {
-    this.message = message;
-  }
-
-  toString(): string {
-    return this.message;
-  }
 }
 
 const NONE: ReadonlyMap<string, string> = new Map();
@@ -62,26 +49,28 @@ export class ValueKeeper {
   }
 
   #keep(object: ValuesObject, known: boolean, part: Part): Values | undefined {
+    const isSecret = this.#kind === 'secret';
+    const encoded = (isSecret ? object.data : object.binaryData) ?? {};
+    // Of each machine of a cluster there is a secret with the cluster's label, too.
+    if (this.#keys?.every((key) => encoded[key] === undefined)) return undefined;
     const { namespace = '', annotations = {} } = object.metadata;
     const allowing = annotations[ALLOW_TENANTS_OF] ?? '';
     const named = allowing.split(',').map((each) => each.trim());
     const needed = allowing !== '' || !known;
     const allows = part.take(allowing.length, named.length, needed) ? named : [];
     if (allows.length === 0 && !known && !part.take(0, 1)) return undefined;
-    const why = this.shares.why(namespace);
-    const values = new Map<string, string | NotKept>();
+    const values = new Map<string, string>();
+    let large: string | undefined;
     const keep = (key: string, value: string, encoding: 'base64' | 'utf8') => {
-      if ((this.#keys && !this.#keys.includes(key)) || !part.take(0, 1)) return;
+      if (this.#keys && !this.#keys.includes(key)) return;
       const bytes = Buffer.byteLength(value, encoding);
       if (bytes > SYNC.valueBytes)
-        values.set(key, new NotKept(`it has ${bytes} bytes: at most ${SYNC.valueBytes} are read`));
-      else if (!part.take(bytes, 0)) values.set(key, new NotKept(why));
-      else values.set(key, Buffer.from(value, encoding).toString('latin1'));
+        large = `${JSON.stringify(key)}: it has ${bytes} bytes: at most ${SYNC.valueBytes} are read`;
+      else if (part.take(bytes, 1)) values.set(key, Buffer.from(value, encoding).toString('latin1'));
     };
-    const isSecret = this.#kind === 'secret';
-    const encoded = isSecret ? object.data : object.binaryData;
-    for (const [key, value] of Object.entries(encoded ?? {})) keep(key, value, 'base64');
+    for (const [key, value] of Object.entries(encoded)) keep(key, value, 'base64');
     if (!isSecret) for (const [key, value] of Object.entries(object.data ?? {})) keep(key, value, 'utf8');
-    return { values, allows, ...(part.short && { unkept: why }) };
+    const unkept = large ?? (part.short ? this.shares.why(namespace) : undefined);
+    return { values, allows, ...(unkept !== undefined && { unkept }) };
   }
 }
