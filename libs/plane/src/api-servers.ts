@@ -61,14 +61,13 @@ export function followApiServers(servers: ApiServers, { apiServer, tenancy }: Ap
     files.flatMap(({ apiServer }) => apiServer?.addresses ?? []);
   const look = () => {
     const files = [...tenancy.tenants.all].map(({ file }) => file);
-    const own = new Set(addressesOf(files.filter(({ source }) => source === undefined)));
-    const all = addressesOf(files);
-    servers.follow(all, new Set(all.filter((text) => !own.has(text))));
+    const made = (byObject: boolean) => addressesOf(files.filter(({ source }) => (source !== undefined) === byObject));
+    servers.follow(made(false), made(true));
   };
   look();
   tenancy.foundOfApiServers(({ file }) =>
     (file.apiServer?.addresses ?? []).flatMap((text, index) => {
-      const message = servers.addresses.fault(text);
+      const message = servers.addresses.fault(text, file.source !== undefined);
       return message === undefined ? [] : [{ at: `apiServer.addresses[${index}]`, message }];
     }),
   );
@@ -78,7 +77,7 @@ export function followApiServers(servers: ApiServers, { apiServer, tenancy }: Ap
 function ofTenant(tenant: Tenant | undefined): ApiServer | undefined {
   if (!tenant?.file.apiServer) return undefined;
   const { addresses, proxyProtocol = false } = tenant.file.apiServer;
-  return { tenant: tenant.name, addresses, proxyProtocol };
+  return { tenant: tenant.name, addresses, proxyProtocol, ofObject: tenant.file.source !== undefined };
 }
 
 /** The ports on which the program listens by tenants' files. */

@@ -4,7 +4,7 @@ import { type Destination, type PlaneEvents, type Prohibited, parseDestination }
 import { TRANSPORT } from '../defaults.ts';
 import { openTo } from '../endpoint.ts';
 
-/** Says what no API server is at, by an address after DNS. @param ofObject whether only an object names it, and no file of the plane's operators */
+/** Says what no API server is at, by an address after DNS. @param ofObject whether an object names it, and no file of the plane's operators */
 export type ApiServerProhibited = (...at: [...Parameters<Prohibited>, ofObject: boolean]) => ReturnType<Prohibited>;
 
 interface AddressesOptions {
@@ -16,8 +16,7 @@ interface AddressesOptions {
 class Address {
   readonly text: string;
   readonly to: Destination;
-  /** Whether only objects name it. */
-  ofObject: boolean;
+  readonly ofObject: boolean;
   /** Connections through this hub. */
   open = 0;
   /** Whether it refused or stayed silent, and has not answered since. */
@@ -43,10 +42,16 @@ class Address {
   }
 }
 
+/** One that an object names is another than the same of the plane's operators: it may be less. */
+function keyOf({ text, ofObject }: Pick<Address, 'text' | 'ofObject'>): string {
+  return `${ofObject} ${text}`;
+}
+
 /** A connection that stands, and the address that it is to. */
 export interface Reached {
   readonly socket: Socket;
   readonly address: string;
+  readonly ofObject: boolean;
 }
 
 interface Reaching {
@@ -66,8 +71,6 @@ type GiveUp = (late: boolean) => void;
 export class ApiServerAddresses {
   readonly #options: AddressesOptions;
   readonly #addresses = new Map<string, Address>();
-  /** Those that only objects name. */
-  #ofObjects: ReadonlySet<string> = new Set();
   #closed = false;
 
   constructor(options: AddressesOptions) {
@@ -76,50 +79,44 @@ export class ApiServerAddresses {
 
   /**
    * Resolves names, and forgets what is not in use any more.
-   * @param wanted all addresses in force
-   * @param ofObjects those that only objects name
+   * @param own all addresses in force that the plane's operators name
+   * @param ofObjects all that objects name
    */
-  follow(wanted: Iterable<string>, ofObjects: ReadonlySet<string> = new Set()): void {
-    const all = new Set(wanted);
-    this.#ofObjects = ofObjects;
-    for (const text of all) {
-      const address = this.#of(text);
-      const ofObject = ofObjects.has(text);
-      const isKnown = address.resolved && address.ofObject === ofObject;
-      address.ofObject = ofObject;
-      if (address.named && !isKnown) this.#resolve(address, () => {});
-    }
-    for (const [text, address] of this.#addresses) if (!all.has(text)) this.#forget(address);
+  follow(own: Iterable<string>, ofObjects: Iterable<string> = []): void {
+    const all = new Set([...own].map((text) => this.#of(text, false)));
+    for (const text of ofObjects) all.add(this.#of(text, true));
+    for (const address of all) if (address.named && !address.resolved) this.#resolve(address, () => {});
+    for (const address of this.#addresses.values()) if (!all.has(address)) this.#forget(address);
   }
 
   /** Why an address cannot be an API server's; undefined if that is not known of it. */
-  fault(text: string): string | undefined {
-    return this.#addresses.get(text)?.fault;
+  fault(text: string, ofObject = false): string | undefined {
+    return this.#addresses.get(keyOf({ text, ofObject }))?.fault;
   }
 
   /** A connection to an address came back to the plane. */
-  leadsBack(text: string): void {
-    const address = this.#of(text);
+  leadsBack({ address: text, ofObject }: Reached): void {
+    const address = this.#of(text, ofObject);
     address.fault = LEADS_BACK;
     this.#fails(address);
   }
 
   /** It ended a client's connection without a byte. As it has the fewest, it would get all others, too. */
-  hangsUp(text: string): void {
-    const address = this.#addresses.get(text);
+  hangsUp({ address: text, ofObject }: Reached): void {
+    const address = this.#addresses.get(keyOf({ text, ofObject }));
     if (!address) return;
     address.hangsUp = true;
     this.#fails(address);
   }
 
-  count(text: string, by: 1 | -1): void {
-    this.#of(text).open += by;
+  count({ address, ofObject }: Reached, by: 1 | -1): void {
+    this.#of(address, ofObject).open += by;
   }
 
   /** Connects. @returns what gives up */
-  connect(texts: readonly string[], { reached, failed }: Reaching): GiveUp {
+  connect(texts: readonly string[], { reached, failed }: Reaching, ofObject = false): GiveUp {
     const order = texts
-      .map((text) => ({ address: this.#of(text), chance: Math.random() }))
+      .map((text) => ({ address: this.#of(text, ofObject), chance: Math.random() }))
       .sort((a, b) => rank(a.address) - rank(b.address) || a.address.open - b.address.open || a.chance - b.chance)
       .map(({ address }) => address);
     const [first] = order as [Address, ...Address[]];
@@ -158,19 +155,20 @@ export class ApiServerAddresses {
     for (const { probe } of this.#addresses.values()) clearTimeout(probe);
   }
 
-  #of(text: string): Address {
-    const known = this.#addresses.get(text);
+  #of(text: string, ofObject: boolean): Address {
+    const key = keyOf({ text, ofObject });
+    const known = this.#addresses.get(key);
     if (known) return known;
-    const address = new Address(text, this.#ofObjects.has(text));
+    const address = new Address(text, ofObject);
     this.#judge(address);
-    this.#addresses.set(text, address);
+    this.#addresses.set(key, address);
     return address;
   }
 
   #forget(address: Address): void {
     if (address.open > 0) return;
     clearTimeout(address.probe);
-    this.#addresses.delete(address.text);
+    this.#addresses.delete(keyOf(address));
   }
 
   #race(
@@ -200,7 +198,7 @@ export class ApiServerAddresses {
           }
           trying.clear();
           this.#answers(address);
-          reached({ socket, address: address.text });
+          reached({ socket, address: address.text, ofObject: address.ofObject });
         },
         failed: (error) => failed(error instanceof AggregateError ? error.errors[0] : error),
       },
@@ -213,7 +211,7 @@ export class ApiServerAddresses {
   }
 
   #fails(address: Address): void {
-    if (address.failing || this.#closed || !this.#addresses.has(address.text)) return;
+    if (address.failing || this.#closed || !this.#addresses.has(keyOf(address))) return;
     address.failing = true;
     this.#probeLater(address);
   }
@@ -226,7 +224,7 @@ export class ApiServerAddresses {
   }
 
   #probeLater(address: Address): void {
-    if (this.#closed || !this.#addresses.has(address.text)) return;
+    if (this.#closed || !this.#addresses.has(keyOf(address))) return;
     clearTimeout(address.probe);
     const isSoon = address.fault === undefined && !address.hangsUp;
     const ms = isSoon ? TRANSPORT.apiServerProbeMs : TRANSPORT.apiServerNameMs;

@@ -452,6 +452,22 @@ describe('Addresses', () => {
     await until(() => none.servers.addresses.fault(at) === `${at} is denied: metadata`, { what: 'the reason' });
   });
 
+  test('of an object are judged as such, also if operators name the same, and before they are followed', async () => {
+    const at = (await apiServer()).replace('127.0.0.1', 'localhost');
+    const { servers } = await rig([at], {
+      prohibited: (_host, _port, ofObject) => (ofObject ? 'loopback' : undefined),
+    });
+    const reach = (ofObject: boolean) =>
+      new Promise((resolve) => {
+        const reached = ({ socket }: { socket: net.Socket }) => resolve(socket.destroy() && 'reached');
+        servers.addresses.connect([at], { reached, failed: ({ message }) => resolve(message) }, ofObject);
+      });
+    const both = async () => [await reach(false), await reach(true)];
+    assert.deepEqual(await both(), ['reached', `${at} is denied: loopback`]);
+    servers.follow([at], [at]);
+    assert.deepEqual(await both(), ['reached', `${at} is denied: loopback`]);
+  });
+
   test('that lead back to the plane are found by the hello that comes back', async () => {
     const { port, failures, servers, outcomes } = await rig((own) => [`127.0.0.1:${own}`]);
     const socket = plain(port);

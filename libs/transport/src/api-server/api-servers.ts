@@ -44,6 +44,8 @@ export interface ApiServer {
   readonly addresses: readonly string[];
   /** Whether each connection begins with a header of the PROXY protocol. */
   readonly proxyProtocol: boolean;
+  /** Whether an object names the addresses, and no file or flag of the plane's operators. */
+  readonly ofObject?: boolean;
 }
 
 export interface ApiServersOptions {
@@ -172,11 +174,10 @@ export class ApiServers {
 
   /**
    * Forgets what is not in use, and cuts what no file allows any more.
-   * @param addresses all in force
-   * @param ofObjects those that only objects name
+   * @param own all in force that the plane's operators name; the others are those that objects name
    */
-  follow(addresses: Iterable<string>, ofObjects?: ReadonlySet<string>): void {
-    this.addresses.follow(addresses, ofObjects);
+  follow(own: Iterable<string>, ofObjects?: Iterable<string>): void {
+    this.addresses.follow(own, ofObjects);
     for (const [tenant, { open }] of this.#uses) if (open === 0) this.#uses.delete(tenant);
     for (const [end, tenant] of [...this.#ends]) {
       if (!this.#options.ofTenant(tenant))
@@ -240,17 +241,17 @@ export class ApiServers {
     const connected = (reached: Reached): Established => {
       const { socket, address } = reached;
       use.open++;
-      this.addresses.count(address, 1);
+      this.addresses.count(reached, 1);
       onceClosed(socket, () => {
         use.open--;
-        this.addresses.count(address, -1);
+        this.addresses.count(reached, -1);
       });
       dial.destination = parseDestination(address);
       if (server.proxyProtocol) socket.write(proxyHeader(dial.caller ?? {}));
       const before = socket.bytesWritten;
       const hangsUp = () => {
         const isAsked = socket.bytesWritten > before && !socket.writableEnded;
-        if (isAsked && socket.bytesRead === 0) this.addresses.hangsUp(address);
+        if (isAsked && socket.bytesRead === 0) this.addresses.hangsUp(reached);
       };
       socket.once('end', hangsUp).once('error', hangsUp);
       const { meter } = use;
@@ -308,7 +309,7 @@ export class ApiServers {
   /** An API server that has answered does not lead back: then somebody else sends what that client sent. */
   #sameHello({ to }: Passed, whose: string): DialError {
     const leadsBack = to && to.socket.bytesRead === 0;
-    if (leadsBack) this.addresses.leadsBack(to.address);
+    if (leadsBack) this.addresses.leadsBack(to);
     const text = leadsBack
       ? `the connection came back: ${to.address} is the plane itself, and not the API server of ${whose}`
       : 'another connection has begun with the same ClientHello';
@@ -326,13 +327,14 @@ export class ApiServers {
       abandoned: left,
       expired: () => new DialError('connection_timeout', late),
     });
-    const stop = this.addresses.connect(server.addresses, {
-      reached: (reached) => pending.succeed(reached),
-      failed(error, address) {
+    const reaching = {
+      reached: (reached: Reached) => pending.succeed(reached),
+      failed(error: NodeJS.ErrnoException, address: string) {
         dial.destination = parseDestination(address);
         pending.fail(error.code === undefined ? prohibited(error) : connectError(dial, error));
       },
-    });
+    };
+    const stop = this.addresses.connect(server.addresses, reaching, server.ofObject);
     return pending.answer;
   }
 }
