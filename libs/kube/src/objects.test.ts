@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { changed, until } from '@isthmus/runtime/testing';
 import { type KubeClient, kubeClient } from './client.ts';
 import { KUBE } from './defaults.ts';
@@ -239,6 +240,21 @@ describe('the followed objects of one kind', () => {
     await using _following = follow();
     await until(() => told.at(-1)?.startsWith('!') ?? false);
     assert.equal(calls().length, 1);
+  });
+
+  it('are watched again at once where each watch is cut after a while, as by a balancer', async () => {
+    using _times = changed(KUBE, { watchRetryFirstMs: 30, objectsRetryCapMs: 240 });
+    await using _following = follow();
+    const pauses: number[] = [];
+    for (let watches = 1; watches <= 6; watches++) {
+      await until(() => told.filter((each) => each === 'ok').length === watches, { every: 5 });
+      await sleep(300);
+      api.cutWatches();
+      const cutAt = performance.now();
+      await until(() => told.filter((each) => each === 'ok').length > watches, { every: 5 });
+      pauses.push(performance.now() - cutAt);
+    }
+    assert.ok(Math.min(...pauses.slice(4)) < 120, `${pauses.map(Math.round)} ms`);
   });
 
   it('stay as they are while they may not be listed', async () => {

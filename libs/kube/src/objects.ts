@@ -148,6 +148,7 @@ export function followObjects<T extends KubeObject>(
     const cut = new AbortController();
     cutWatch = () => cut.abort();
     const from = version;
+    const openedAt = performance.now();
     const limits = { signal: AbortSignal.any([signal, cut.signal]), lengthMs, idleMs, onOpen };
     try {
       for await (const event of client.watch<WatchEvent<T>>({ method: 'GET', path, query }, limits)) apply(event);
@@ -156,6 +157,8 @@ export function followObjects<T extends KubeObject>(
       if (!cut.signal.aborted) {
         // The API server may have forgotten this version, or tell something next that cannot be read.
         if (version === from) version = undefined;
+        // A balancer may cut each watch after a while.
+        if (performance.now() - openedAt > retryCapMs) backoff.reset();
         throw error;
       }
     }
