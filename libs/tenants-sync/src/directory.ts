@@ -81,7 +81,7 @@ export class Directory {
   }
 
   /** Puts the files there that a tenant's file is to name, which changes no tenant yet. */
-  stage({ folder, files }: Composed): void {
+  stage({ folder, files }: Pick<Composed, 'folder' | 'files'>): void {
     const to = join(this.#dir, folder);
     if (this.#isStaged({ folder, files })) return;
     const half = join(this.#dir, FILES, `${HALF}${folder.slice(FILES.length + 1)}`);
@@ -131,16 +131,10 @@ export class Directory {
     if (!there) this.#makeFolder();
     const files = join(this.#dir, FILES);
     const folders = namesIn(files) ?? new Set();
-    const named = new Set<string>();
-    const lost: string[] = [];
-    for (const [base, text] of this.#written) {
-      const own = [...text.matchAll(/\.files\/([^/\s]+)\//g)].map(([, folder]) => folder as string);
-      for (const folder of own) named.add(folder);
-      const isGone = !there?.has(`${base}${ENDING}`);
-      // Members that have the tenant keep it, whether its files are there or not.
-      if (isGone) this.commit(base, text);
-      if (isGone || own.some((folder) => !folders.has(folder))) lost.push(base);
-    }
+    const foldersOf = (text: string) =>
+      [...text.matchAll(/\.files\/([^/\s]+)\//g)].map(([, folder]) => folder as string);
+    const named = new Set([...this.#written.values()].flatMap(foldersOf));
+    // First, because it makes room on a disk that is full.
     for (const folder of folders) {
       const since = this.#unnamed.get(folder) ?? now;
       if (named.has(folder)) this.#unnamed.delete(folder);
@@ -149,6 +143,13 @@ export class Directory {
         rmSync(join(files, folder), { recursive: true, force: true });
         this.#unnamed.delete(folder);
       }
+    }
+    const lost: string[] = [];
+    for (const [base, text] of this.#written) {
+      const isGone = !there?.has(`${base}${ENDING}`);
+      // Members that have the tenant keep it, whether its files are there or not.
+      if (isGone) this.commit(base, text);
+      if (isGone || foldersOf(text).some((folder) => !folders.has(folder))) lost.push(base);
     }
     return lost;
   }
