@@ -27,8 +27,6 @@ export const DIRECTORY = {
   retryTenants: 10_000,
   /** How long dials avoid a silent hub or session while there is another: until it answers, or this time has passed. */
   suspectMs: 1_000,
-  /** Suspects above which expired ones are removed at each new one. */
-  suspects: 1_000,
   /**
    * Tunnels of one gateway through a session, up to which its agent is never too busy. That is far less than an agent can carry, and far
    * more than agents differ by chance.

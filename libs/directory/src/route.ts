@@ -1,4 +1,4 @@
-import { getOrPut, type RandomSet } from '@isthmus/runtime';
+import type { RandomSet } from '@isthmus/runtime';
 import type { NextHop } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import type { Directory } from './directory.ts';
@@ -266,7 +266,7 @@ function shuffledBySize(sets: readonly RandomSet<Session>[], random: () => numbe
  * of two tenants are silent there, the hub itself may hang, and all dials avoid it.
  */
 export class Suspects {
-  /** By hub or session: until when each tenant avoids it. */
+  /** By hub or session, in the order in which they were accused last: until when each tenant avoids it. */
   readonly #until = new Map<string, Map<string, number>>();
   readonly #now: () => number;
 
@@ -282,14 +282,16 @@ export class Suspects {
   accuse(tenant: string, ...ids: string[]): void {
     const until = this.#now() + DIRECTORY.suspectMs;
     for (const id of ids) {
-      const byTenant = getOrPut(this.#until, id, () => new Map<string, number>());
+      const byTenant = this.#until.get(id) ?? new Map<string, number>();
       // Behind those that expire before it.
       byTenant.delete(tenant);
       byTenant.set(tenant, until);
+      this.#until.delete(id);
+      this.#until.set(id, byTenant);
       this.#prune(id);
     }
     // `has` is never called for an id that does not come back, so remove expired ids here.
-    if (this.#until.size > DIRECTORY.suspects) for (const id of [...this.#until.keys()]) this.#prune(id);
+    for (const id of this.#until.keys()) if (this.#prune(id)) break;
   }
 
   clear(...ids: string[]): void {
