@@ -261,9 +261,9 @@ function shuffledBySize(sets: readonly RandomSet<Session>[], random: () => numbe
 }
 
 /**
- * Hubs and sessions that did not acknowledge a dial in time, or lacked sockets or memory for it. Dials avoid them while there is an alternative, until they answer or
- * `suspectMs` has passed: long before PING finds them silent (`Directory.suspect`). One tenant's silent agents make only its own dials avoid their hub. If sessions
- * of two tenants are silent there, the hub itself may hang, and all dials avoid it.
+ * Hubs and sessions that did not acknowledge a dial in time, or lacked sockets or memory for it. Dials avoid them while there is an
+ * alternative, until they answer or `suspectMs` has passed: long before PING finds them silent (`Directory.suspect`). One tenant's silent
+ * agents make only its own dials avoid their hub. If sessions of two tenants are silent there, the hub itself may hang, and all dials avoid it.
  */
 export class Suspects {
   /** By hub or session, in the order in which they were accused last: until when each tenant avoids it. */
