@@ -152,7 +152,7 @@ class Peer {
     return link?.usable && !link.leaves ? link : undefined;
   }
 
-  /** Goes on with a newer record. Returns false if that is for another Peer: of another address, or of the process after one that leaves or is silent. */
+  /** Goes on with a newer record. False if it is another Peer's: of another address, or the process after one that leaves or is silent. */
   update(hub: KnownHub): boolean {
     const { usable } = this;
     const stays = usable && !usable.silent && !this.hub.draining;

@@ -22,7 +22,7 @@ export interface EndUser {
 export interface TunnelEnd {
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;
-  /** Begins to tell the user, with what has come before, and not before the caller has returned. Call it once. @param tenant a socket is read in its turns */
+  /** Begins to tell the user, with what has come before, once the caller has returned. Call it once. @param tenant whose turns a socket has */
   use(user: EndUser, tenant: string): void;
   /** @returns whether there is room for more; if not, wait for `EndUser.onDrain` */
   write(bytes: Uint8Array): boolean;

@@ -87,7 +87,7 @@ export class Unread {
   }
 
   /**
-   * A reader that stands while another one holds up the stream has had its patience once it holds it up itself. What the stream moves while some is withheld counts back.
+   * Its patience runs while another one holds up the stream, too. What the stream moves while some is withheld counts back.
    * @returns for how many checks it has taken nothing while nobody on its stream could send
    */
   look(heldUp: boolean): number {
