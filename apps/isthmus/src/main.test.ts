@@ -7,6 +7,7 @@ import process from 'node:process';
 import { describe, it, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { EXIT } from './output.ts';
+import { inOwnMounts } from './testing/mounts.ts';
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url));
 
@@ -37,13 +38,12 @@ describe('what cannot be written', { skip: existsSync(FULL) ? false : `there is 
 test('a disk that is full is no mistake of whoever names a file on it', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'isthmus-full-'));
   try {
-    // A file system of this shell's own, which goes with it.
     const script = 'mount -t tmpfs -o size=4k full "$0" || exit 77; exec "$@"';
     const line = [dir, process.execPath, main, 'certs', join(dir, 'pki')];
-    const { status, stderr } = spawnSync('unshare', ['-m', 'sh', '-c', script, ...line]);
-    if (status === null || status === 77) return t.skip('no mounts here');
-    assert.match(stderr.toString(), /^isthmus: cannot write \S+pki: .*(ENOSPC|full|no space)/i);
-    assert.equal(status, EXIT.failed);
+    const ended = inOwnMounts(t, script, line);
+    if (!ended) return;
+    assert.match(ended.stderr, /^isthmus: cannot write \S+pki: .*(ENOSPC|full|no space)/i);
+    assert.equal(ended.status, EXIT.failed);
   } finally {
     rmSync(dir, { recursive: true });
   }
@@ -60,21 +60,12 @@ test('a file that is a mount on a full disk keeps its text', (t) => {
     const script = `cd "$0" && mount -t tmpfs -o size=4k full full && cp before full/config || exit 77
       mount --bind full/config config || exit 77
       "$@"; status=$?; cat config > after; exit $status`;
-    const line = [
-      dir,
-      process.execPath,
-      main,
-      'config',
-      'set-context',
-      'prod',
-      '--address',
-      'gateway.example.com:8095',
-    ];
+    const words = 'config set-context prod --address gateway.example.com:8095'.split(' ');
     const env = { ...process.env, ISTHMUSCONFIG: config };
-    const { status, stderr } = spawnSync('unshare', ['-m', 'sh', '-c', script, ...line], { env });
-    if (status === null || status === 77) return t.skip('no mounts here');
-    assert.match(stderr.toString(), /^isthmus: cannot write \S+config: .*(ENOSPC|full|no space)/i);
-    assert.equal(status, EXIT.failed);
+    const ended = inOwnMounts(t, script, [dir, process.execPath, main, ...words], env);
+    if (!ended) return;
+    assert.match(ended.stderr, /^isthmus: cannot write \S+config: .*(ENOSPC|full|no space)/i);
+    assert.equal(ended.status, EXIT.failed);
     assert.equal(readFileSync(join(dir, 'after'), 'utf8'), before);
   } finally {
     rmSync(dir, { recursive: true });

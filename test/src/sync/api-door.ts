@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -12,6 +12,17 @@ import type { KubernetesApi } from './kubernetes-api.ts';
 interface List {
   items: object[];
   metadata: { continue?: string };
+}
+
+/** Serves HTTP on loopback for as long as the scope is open. Returns the URL. */
+export async function serving(scope: Scope, answer: RequestListener): Promise<string> {
+  const server = createServer(answer).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  scope.defer(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 /** A way to an API server that can be told to answer otherwise. */
@@ -41,16 +52,9 @@ export class ApiDoor {
   /** @param token of the client; default: the administrator's */
   static async open(scope: Scope, { address, kubeconfig }: KubernetesApi, token?: string): Promise<ApiDoor> {
     const door = new ApiDoor(address);
-    const server = createServer((request, response) => void door.#serve(request, response));
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    scope.defer(() => {
-      server.close();
-      server.closeAllConnections();
-    });
-    const { port } = server.address() as AddressInfo;
+    const server = await serving(scope, (request, response) => void door.#serve(request, response));
     const config = JSON.parse(readFileSync(kubeconfig, 'utf8'));
-    config.clusters[0].cluster = { server: `http://127.0.0.1:${port}` };
+    config.clusters[0].cluster = { server };
     if (token !== undefined) config.users[0].user = { token };
     door.kubeconfig = join(await tempDir(scope), 'kubeconfig');
     writeFileSync(door.kubeconfig, JSON.stringify(config));

@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { type Scope, tempDir } from '../harness/index.ts';
+import { serving } from './api-door.ts';
 
 /** An object of the API, as JSON. */
 type Text = string;
@@ -32,18 +31,11 @@ export class ListedApi {
 
   static async start(scope: Scope): Promise<ListedApi> {
     const api = new ListedApi();
-    const server = createServer((request, response) => api.#serve(request, response));
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    scope.defer(() => {
-      server.close();
-      server.closeAllConnections();
-    });
-    const { port } = server.address() as AddressInfo;
+    const server = await serving(scope, (request, response) => api.#serve(request, response));
     api.kubeconfig = join(await tempDir(scope), 'kubeconfig');
     const config = {
       ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'test' },
-      clusters: [{ name: 'test', cluster: { server: `http://127.0.0.1:${port}` } }],
+      clusters: [{ name: 'test', cluster: { server } }],
       users: [{ name: 'test', user: {} }],
       contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
     };

@@ -25,6 +25,7 @@ import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
 import { parse } from 'yaml';
 import { EXIT } from '../output.ts';
 import { run } from '../program.ts';
+import { inOwnMounts } from '../testing/mounts.ts';
 import { TestTerminal } from '../testing/test-terminal.ts';
 
 const HOUR = 3_600_000;
@@ -205,11 +206,10 @@ describe('login and why', () => {
     const [file, mounted] = [join(dir, 'outside'), join(dir, 'mounted')];
     for (const each of [file, mounted]) writeFileSync(each, OLD);
     const line = [process.execPath, main, 'login', 'acme', '--gateway', pair.url, ...token, '--kubeconfig', mounted];
-    // A mount of this shell's own, which goes with it.
     const script = 'mount --bind "$0" "$1" || exit 77; shift; exec "$@"';
-    const { status, stderr } = spawnSync('unshare', ['-m', 'sh', '-c', script, file, mounted, ...line]);
-    if (status === null || status === 77) return t.skip('no mounts here');
-    assert.equal(status, EXIT.good, stderr.toString());
+    const ended = inOwnMounts(t, script, [file, mounted, ...line]);
+    if (!ended) return;
+    assert.equal(ended.status, EXIT.good, ended.stderr);
     assert.equal(parse(readFileSync(file, 'utf8'))['current-context'], 'isthmus-acme');
     assert.equal(readFileSync(mounted, 'utf8'), OLD);
     assert.deepEqual(
