@@ -71,7 +71,8 @@ test(
     const admin = adminOf(scope, gateway.program);
     const dials = async (count: number) => {
       for (let done = 0; done < count; done += 20) {
-        await Promise.all(Array.from({ length: 20 }, () => admin.dial({ destination: authority })));
+        const tunnels = await Promise.all(Array.from({ length: 20 }, () => dial(scope, gateway, 'connect', authority)));
+        for (const tunnel of tunnels) tunnel.destroy();
       }
     };
     await dials(DIALS / 2);
