@@ -1,5 +1,5 @@
 import { isIP, type Socket } from 'node:net';
-import { connectFirst, guarding, names } from '@isthmus/runtime';
+import { connectFirst, guarding, names, RUNTIME } from '@isthmus/runtime';
 import { type Destination, type PlaneEvents, type Prohibited, parseDestination } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import { openTo } from '../endpoint.ts';
@@ -17,24 +17,21 @@ class Address {
   readonly text: string;
   readonly to: Destination;
   readonly ofObject: boolean;
-  /** Connections through this hub. */
+  /** What its name was resolved to last. */
+  hosts: readonly Host[] = [];
+  /** Connections through this process. */
   open = 0;
-  /** Whether it refused or stayed silent, and has not answered since. */
-  failing = false;
-  /** Whether it ended a client's connection without a byte, when it last failed: that it accepts others says little. */
-  hangsUp = false;
   /** Why it cannot be an API server's, as far as is known. */
   fault: string | undefined;
-  /** Those that it was resolved to last. */
-  resolved: readonly string[] | undefined;
-  resolvedAt = 0;
-  probe: NodeJS.Timeout | undefined;
+  /** When its name began to be resolved last, and who waits for that. */
+  resolvedAt = Number.NEGATIVE_INFINITY;
+  readonly waiting: ((error?: NodeJS.ErrnoException) => void)[] = [];
+  again: NodeJS.Timeout | undefined;
 
   constructor(text: string, ofObject: boolean) {
     this.text = text;
     this.ofObject = ofObject;
     this.to = parseDestination(text);
-    if (isIP(this.to.host) !== 0) this.resolved = [this.to.host];
   }
 
   get named(): boolean {
@@ -42,16 +39,28 @@ class Address {
   }
 }
 
+/** One that an address is resolved to. */
+interface Host {
+  readonly address: Address;
+  readonly ip: string;
+  open: number;
+  trouble: Trouble | undefined;
+  probe: NodeJS.Timeout | undefined;
+}
+
+/** What a host did when it failed last. Set until it answers again; of one that hung up on a client, or led back here, that says little. */
+type Trouble = 'silent' | 'hangs-up' | 'leads-back';
+
 /** One that an object names is another than the same of the plane's operators: it may be less. */
 function keyOf({ text, ofObject }: Pick<Address, 'text' | 'ofObject'>): string {
   return `${ofObject} ${text}`;
 }
 
-/** A connection that stands, and the address that it is to. */
+/** A connection that stands, and what it is to. */
 export interface Reached {
   readonly socket: Socket;
   readonly address: string;
-  readonly ofObject: boolean;
+  readonly host: Host;
 }
 
 interface Reaching {
@@ -65,8 +74,8 @@ type GiveUp = (late: boolean) => void;
 
 /**
  * The addresses of all API servers. A connection is tried with that of the fewest connections, and beside it with others, one after the other
- * (RFC 8305), until one stands. One that refused or stayed silent comes last until it answers again, which is tried apart from clients: so a dead
- * one costs none of them anything.
+ * (RFC 8305), until one stands. A host that refused or stayed silent comes last until it answers again, which is tried apart from clients: so a
+ * dead one costs none of them anything.
  */
 export class ApiServerAddresses {
   readonly #options: AddressesOptions;
@@ -85,74 +94,79 @@ export class ApiServerAddresses {
   follow(own: Iterable<string>, ofObjects: Iterable<string> = []): void {
     const all = new Set([...own].map((text) => this.#of(text, false)));
     for (const text of ofObjects) all.add(this.#of(text, true));
-    for (const address of all) if (address.named && !address.resolved) this.#resolve(address, () => {});
+    for (const address of all) if (address.named && address.hosts.length === 0) this.#resolve(address, () => {});
     for (const address of this.#addresses.values()) if (!all.has(address)) this.#forget(address);
   }
 
   /** Why an address cannot be an API server's; undefined if that is not known of it. */
   fault(text: string, ofObject = false): string | undefined {
-    return this.#addresses.get(keyOf({ text, ofObject }))?.fault;
+    const address = this.#addresses.get(keyOf({ text, ofObject }));
+    return address?.fault ?? (address?.hosts.some(({ trouble }) => trouble === 'leads-back') ? LEADS_BACK : undefined);
   }
 
-  /** A connection to an address came back to the plane. */
-  leadsBack({ address: text, ofObject }: Reached): void {
-    const address = this.#of(text, ofObject);
-    address.fault = LEADS_BACK;
-    this.#fails(address);
+  /** A connection came back to the plane. */
+  leadsBack({ host }: Reached): void {
+    this.#fails(host, 'leads-back');
   }
 
   /** It ended a client's connection without a byte. As it has the fewest, it would get all others, too. */
-  hangsUp({ address: text, ofObject }: Reached): void {
-    const address = this.#addresses.get(keyOf({ text, ofObject }));
-    if (!address) return;
-    address.hangsUp = true;
-    this.#fails(address);
+  hangsUp({ host }: Reached): void {
+    this.#fails(host, 'hangs-up');
   }
 
-  count({ address, ofObject }: Reached, by: 1 | -1): void {
-    this.#of(address, ofObject).open += by;
+  count({ host }: Reached, by: 1 | -1): void {
+    host.open += by;
+    host.address.open += by;
   }
 
   /** Connects. @returns what gives up */
   connect(texts: readonly string[], { reached, failed }: Reaching, ofObject = false): GiveUp {
-    const order = texts
-      .map((text) => ({ address: this.#of(text, ofObject), chance: Math.random() }))
-      .sort((a, b) => rank(a.address) - rank(b.address) || a.address.open - b.address.open || a.chance - b.chance)
-      .map(({ address }) => address);
-    const [first] = order as [Address, ...Address[]];
+    const addresses = texts.map((text) => this.#of(text, ofObject));
+    const [first] = addresses as [Address, ...Address[]];
+    /** Those whose names may stand for other hosts by now. */
+    const old = new Set<Address>();
     let giveUp: GiveUp = () => {};
     let waiting = 0;
     let over = false;
+    let timer: NodeJS.Timeout | undefined;
     let problem: NodeJS.ErrnoException | undefined;
     const start = () => {
-      const candidates = order.flatMap((address) => (address.resolved ?? []).map((host) => ({ address, host })));
-      over = candidates.length > 0;
-      if (over) giveUp = this.#race(candidates, { reached, failed: (error) => failed(error, first.text) });
+      clearTimeout(timer);
+      const hosts = inOrder(addresses);
+      over = hosts.length > 0;
+      if (over) giveUp = this.#race(hosts, { reached, failed });
       else if (waiting === 0) failed(problem ?? new Error(first.fault), first.text);
     };
-    for (const address of order) {
-      const known = address.resolved !== undefined;
-      const recent = performance.now() - address.resolvedAt < TRANSPORT.apiServerNameMs;
-      if (!address.named || (recent && (known || address.fault))) continue;
-      // What it was resolved to before is used meanwhile.
-      if (!known) waiting++;
+    for (const address of addresses) {
+      const isRecent = performance.now() - address.resolvedAt < TRANSPORT.apiServerNameMs;
+      if (!address.named || (isRecent && address.waiting.length === 0)) continue;
+      waiting++;
+      if (address.hosts.length > 0) old.add(address);
       this.#resolve(address, (error) => {
-        if (known || over) return;
         waiting--;
+        old.delete(address);
         problem ??= error;
-        start();
+        if (!over && old.size === 0) start();
       });
     }
-    if (waiting === 0 || order.some(({ resolved }) => resolved !== undefined)) start();
+    // If nobody says soon what a name stands for now, what it stood for before is used.
+    const until = Math.max(...[...old].map(({ resolvedAt }) => resolvedAt)) + RUNTIME.connectApartMs;
+    if (old.size > 0) timer = setTimeout(this.#guarded(first, start), until - performance.now());
+    else if (waiting === 0 || addresses.some(({ hosts }) => hosts.length > 0)) start();
     return (late) => {
       over = true;
+      clearTimeout(timer);
       giveUp(late);
     };
   }
 
   close(): void {
     this.#closed = true;
-    for (const { probe } of this.#addresses.values()) clearTimeout(probe);
+    for (const address of this.#addresses.values()) stopTimers(address);
+  }
+
+  #guarded({ text }: Address, act: () => void): () => void {
+    return guarding((error) => void this.#options.events.emit('fault', 'api-server', text, error))(act);
   }
 
   #of(text: string, ofObject: boolean): Address {
@@ -160,130 +174,159 @@ export class ApiServerAddresses {
     const known = this.#addresses.get(key);
     if (known) return known;
     const address = new Address(text, ofObject);
-    this.#judge(address);
+    if (!address.named) this.#judge(address, [address.to.host]);
     this.#addresses.set(key, address);
     return address;
   }
 
   #forget(address: Address): void {
     if (address.open > 0) return;
-    clearTimeout(address.probe);
+    stopTimers(address);
     this.#addresses.delete(keyOf(address));
   }
 
-  #race(
-    candidates: readonly { readonly address: Address; readonly host: string }[],
-    { reached, failed }: Pick<Reaching, 'reached'> & { failed: (error: NodeJS.ErrnoException) => void },
-  ): GiveUp {
+  #race(hosts: readonly Host[], { reached, failed }: Reaching): GiveUp {
+    const [first] = hosts as [Host, ...Host[]];
     /** Those under way, in the order in which they were begun. */
-    const trying = new Map<Socket, Address>();
+    const trying = new Map<Socket, Host>();
     const giveUp = connectFirst(
-      candidates.map((_, index) => String(index)),
+      hosts.map((_, index) => String(index)),
       {
         open: (index) => {
-          const { address, host } = candidates[Number(index)] as (typeof candidates)[number];
-          const socket = openTo(host, address.to.port);
-          trying.set(socket, address);
+          const host = hosts[Number(index)] as Host;
+          const socket = openTo(host.ip, host.address.to.port);
+          trying.set(socket, host);
           socket.once('error', () => {
-            if (trying.delete(socket)) this.#fails(address);
+            if (trying.delete(socket)) this.#fails(host, 'silent');
           });
           return socket;
         },
         connected: (socket) => {
-          const address = trying.get(socket) as Address;
+          const host = trying.get(socket) as Host;
           // Those that were begun before it are silent.
           for (const [before, silent] of trying) {
             if (before === socket) break;
-            if (silent !== address) this.#fails(silent);
+            this.#fails(silent, 'silent');
           }
           trying.clear();
-          this.#answers(address);
-          reached({ socket, address: address.text, ofObject: address.ofObject });
+          answers(host);
+          reached({ socket, address: host.address.text, host });
         },
-        failed: (error) => failed(error instanceof AggregateError ? error.errors[0] : error),
+        failed: (error) => failed(error instanceof AggregateError ? error.errors[0] : error, first.address.text),
       },
     );
     return (late) => {
-      if (late) for (const silent of trying.values()) this.#fails(silent);
+      if (late) for (const silent of trying.values()) this.#fails(silent, 'silent');
       trying.clear();
       giveUp();
     };
   }
 
-  #fails(address: Address): void {
-    if (address.failing || this.#closed || !this.#addresses.has(keyOf(address))) return;
-    address.failing = true;
-    this.#probeLater(address);
+  #fails(host: Host, trouble: Trouble): void {
+    if (!this.#isIn(host)) return;
+    const wasIn = host.trouble;
+    if (wasIn === undefined || wasIn === 'silent' || trouble === 'leads-back') host.trouble = trouble;
+    if (wasIn === undefined) this.#probeLater(host);
   }
 
-  #answers(address: Address): void {
-    address.failing = false;
-    address.hangsUp = false;
-    clearTimeout(address.probe);
-    address.probe = undefined;
+  #isIn({ address, ip }: Host): boolean {
+    const isOf = this.#addresses.get(keyOf(address)) === address && address.hosts.some((each) => each.ip === ip);
+    return isOf && !this.#closed;
   }
 
-  #probeLater(address: Address): void {
-    if (this.#closed || !this.#addresses.has(keyOf(address))) return;
-    clearTimeout(address.probe);
-    const isSoon = address.fault === undefined && !address.hangsUp;
-    const ms = isSoon ? TRANSPORT.apiServerProbeMs : TRANSPORT.apiServerNameMs;
-    address.probe = setTimeout(() => this.#probe(address), ms).unref();
+  #probeLater(host: Host): void {
+    if (!this.#isIn(host)) return;
+    clearTimeout(host.probe);
+    const ms = host.trouble === 'silent' ? TRANSPORT.apiServerProbeMs : TRANSPORT.apiServerNameMs;
+    host.probe = setTimeout(
+      this.#guarded(host.address, () => this.#probe(host)),
+      ms,
+    ).unref();
   }
 
-  #probe(address: Address): void {
-    const again = () => this.#probeLater(address);
+  #probe(host: Host): void {
+    const { address } = host;
+    const again = () => this.#probeLater(host);
     const connect = () => {
-      const [host] = address.resolved ?? [];
-      if (host === undefined || address.fault !== undefined) return again();
-      const socket = openTo(host, address.to.port).setTimeout(TRANSPORT.apiServerProbeConnectMs);
+      if (!this.#isIn(host)) return;
+      const socket = openTo(host.ip, address.to.port).setTimeout(TRANSPORT.apiServerProbeConnectMs);
       socket.on('timeout', () => socket.destroy(new Error('silent'))).on('error', again);
       socket.on('connect', () => {
         socket.off('error', again).on('error', () => {});
         socket.destroy();
-        this.#answers(address);
+        answers(host);
       });
     };
     // One that led back may be another's by now.
-    if (address.fault === LEADS_BACK) address.fault = undefined;
+    if (host.trouble === 'leads-back') host.trouble = 'silent';
     if (address.named) this.#resolve(address, connect);
     else connect();
   }
 
   /** Keeps what the name was resolved to before, if it cannot be resolved now. */
   #resolve(address: Address, done: (error?: NodeJS.ErrnoException) => void): void {
+    if (address.waiting.push(done) > 1) return;
     address.resolvedAt = performance.now();
-    const guarded = guarding((error) => void this.#options.events.emit('fault', 'api-server', address.text, error));
-    const resolved = guarded((error: Error | null, found: readonly { readonly address: string }[]) => {
-      if (error) address.fault = `${address.to.host} cannot be resolved: ${error.message}`;
-      else {
-        address.resolved = found.map((each) => each.address);
-        address.fault = undefined;
-        this.#judge(address);
-      }
-      if (address.fault !== undefined) this.#fails(address);
-      done(error ?? undefined);
+    clearTimeout(address.again);
+    names.resolve(address.to.host, (error, found) => {
+      this.#guarded(address, () => {
+        const waiting = address.waiting.splice(0);
+        if (error) address.fault = `${address.to.host} cannot be resolved: ${error.message}`;
+        else
+          this.#judge(
+            address,
+            found.map((each) => each.address),
+          );
+        const isKept = !this.#closed && this.#addresses.get(keyOf(address)) === address;
+        const again = this.#guarded(address, () => this.#resolve(address, () => {}));
+        if (address.fault !== undefined && isKept) address.again = setTimeout(again, TRANSPORT.apiServerNameMs).unref();
+        for (const each of waiting) each(error ?? undefined);
+      })();
     });
-    names.resolve(address.to.host, resolved);
   }
 
-  /** Leaves only the addresses that may be an API server's. */
-  #judge(address: Address): void {
-    const { resolved, text, to, ofObject } = address;
-    if (!resolved) return;
-    const refusals = resolved.map((host) => this.#options.prohibited(host, to.port, ofObject));
+  /** Leaves only those that may be an API server's. */
+  #judge(address: Address, resolved: readonly string[]): void {
+    const { text, to, ofObject, hosts } = address;
+    const refusals = resolved.map((ip) => this.#options.prohibited(ip, to.port, ofObject));
     const allowed = resolved.filter((_, index) => refusals[index] === undefined);
-    address.resolved = allowed;
-    if (allowed.length > 0) return;
+    address.hosts = allowed.map(
+      (ip) => hosts.find((each) => each.ip === ip) ?? { address, ip, open: 0, trouble: undefined, probe: undefined },
+    );
     const [why] = refusals;
     address.fault =
       why === 'own-ports' ? `${text} is the plane itself: ${why}` : `${text} is denied: ${why ?? 'no address'}`;
+    if (allowed.length > 0) address.fault = undefined;
   }
 }
 
 const LEADS_BACK = 'a connection there came back to the plane';
 
-/** Those that fail come last, and those that cannot be an API server's behind them. */
-function rank({ failing, fault }: Address): number {
-  return fault !== undefined ? 2 : failing ? 1 : 0;
+function answers(host: Host): void {
+  host.trouble = undefined;
+  clearTimeout(host.probe);
+}
+
+function stopTimers({ again, hosts }: Address): void {
+  clearTimeout(again);
+  for (const { probe } of hosts) clearTimeout(probe);
+}
+
+/** Those that fail come last, and those that cannot be an API server's behind them; else those with the fewest connections first. */
+function inOrder(addresses: readonly Address[]): readonly Host[] {
+  return addresses
+    .flatMap(({ hosts }) => hosts)
+    .map((host) => ({ host, rank: rank(host), chance: Math.random() }))
+    .sort(
+      (a, b) =>
+        a.rank - b.rank ||
+        a.host.address.open - b.host.address.open ||
+        a.host.open - b.host.open ||
+        a.chance - b.chance,
+    )
+    .map(({ host }) => host);
+}
+
+function rank({ trouble, address }: Host): number {
+  return address.fault !== undefined || trouble === 'leads-back' ? 2 : trouble ? 1 : 0;
 }

@@ -8,7 +8,7 @@ import { buffer, text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import tls from 'node:tls';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
-import { systemClock } from '@isthmus/runtime';
+import { names, systemClock } from '@isthmus/runtime';
 import { changed, until } from '@isthmus/runtime/testing';
 import { type DialError, type Prohibited, planeEvents, type TunnelInfo, type TunnelOutcome } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
@@ -33,15 +33,15 @@ const files = { cert: join(dir, 'hub.crt'), key: join(dir, 'hub.key') };
 writeFileSync(files.cert, hub.cert);
 writeFileSync(files.key, hub.key);
 
-async function listening(server: net.Server): Promise<number> {
-  server.listen(0, '127.0.0.1');
+async function listening(server: net.Server, { host = '127.0.0.1', port = 0 } = {}): Promise<number> {
+  server.listen(port, host);
   await once(server, 'listening');
   cleanups.push(() => void server.close());
   return (server.address() as AddressInfo).port;
 }
 
 /** A TCP server that gives each connection to `serve`, and resets all when the test ends. */
-async function tcp(serve: (socket: Socket) => void): Promise<string> {
+async function tcp(serve: (socket: Socket) => void, at = { host: '127.0.0.1', port: 0 }): Promise<string> {
   const open = new Set<Socket>();
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     open.add(socket.on('error', () => {}));
@@ -51,7 +51,7 @@ async function tcp(serve: (socket: Socket) => void): Promise<string> {
   cleanups.push(() => {
     for (const socket of open) socket.destroy();
   });
-  return `127.0.0.1:${await listening(server)}`;
+  return `${at.host}:${await listening(server, at)}`;
 }
 
 /** An API server: answers over TLS with what it gets, and its own name. */
@@ -184,6 +184,14 @@ const HELLO = recordsOf(named(NAME));
 /** Another one. */
 function hello(number: number): Buffer {
   return recordsOf(named(NAME, Buffer.alloc(32, 100 + number)));
+}
+
+/** What the client of another hello gets: a byte, `x`, or its connection's end. */
+function heardBy(port: number, number: number): Promise<string> {
+  const socket = plain(port);
+  const answered = once(socket, 'data').then(() => 'x', String);
+  socket.write(hello(number));
+  return Promise.race([answered, endOf(socket)]);
 }
 
 describe('A client that names an API server', () => {
@@ -387,12 +395,7 @@ describe('Addresses', () => {
       const bad = await tcp((socket) => socket.once('data', () => socket[hangUp]()));
       const { port } = await rig([bad, await tcp((socket) => socket.once('data', () => socket.write('x')))]);
       const heard: string[] = [];
-      for (let number = 0; number < 20; number++) {
-        const socket = plain(port);
-        const answered = once(socket, 'data').then(() => 'x', String);
-        socket.write(hello(number));
-        heard.push(await Promise.race([answered, endOf(socket)]));
-      }
+      for (let number = 0; number < 20; number++) heard.push(await heardBy(port, number));
       const lost = heard.filter((each) => each !== 'x').length;
       assert.ok(lost <= 1, `${lost} of 20 after ${hangUp}: ${heard}`);
     }
@@ -450,6 +453,63 @@ describe('Addresses', () => {
     );
     const at = `localhost:${port}`;
     await until(() => none.servers.addresses.fault(at) === `${at} is denied: metadata`, { what: 'the reason' });
+  });
+
+  describe('that are several of one name', () => {
+    const NAMED = 'api.internal';
+
+    /** Resolves that name to what the function says then. */
+    function resolving(found: () => readonly string[]): Disposable {
+      return changed(names, {
+        resolve: (_name, done) => {
+          setImmediate(() => {
+            const addresses = found().map((address) => ({ address, family: 4 }));
+            done(null, addresses);
+          });
+          return () => {};
+        },
+      });
+    }
+
+    test('share its connections', async () => {
+      const counts = [0, 0];
+      const first = await tcp(() => void counts[0]!++);
+      const port = Number(first.split(':').at(-1));
+      await tcp(() => void counts[1]!++, { host: '127.0.0.2', port });
+      using _ = resolving(() => ['127.0.0.1', '127.0.0.2']);
+      const hub = await rig([`${NAMED}:${port}`]);
+      for (let opened = 1; opened <= 6; opened++) {
+        plain(hub.port).write(hello(opened));
+        await until(() => hub.tunnels.length === opened, { what: 'a tunnel' });
+      }
+      await until(() => counts.join() === '3,3', { what: () => `three each, not ${counts.join()}` });
+    });
+
+    test('fail each by itself', async () => {
+      const bad = await tcp((socket) => socket.once('data', () => socket.destroy()));
+      const port = Number(bad.split(':').at(-1));
+      await tcp((socket) => socket.once('data', () => socket.write('x')), { host: '127.0.0.2', port });
+      using _ = resolving(() => ['127.0.0.1', '127.0.0.2']);
+      const hub = await rig([`${NAMED}:${port}`]);
+      const heard: string[] = [];
+      for (let number = 0; number < 10; number++) heard.push(await heardBy(hub.port, number));
+      const lost = heard.filter((each) => each !== 'x').length;
+      assert.ok(lost <= 1, `${lost} of 10: ${heard}`);
+    });
+
+    test('are looked up before the first client after a rest is sent to what the name was', async () => {
+      const gone = await dead();
+      const port = Number(gone.split(':').at(-1));
+      await tcp((socket) => socket.once('data', () => socket.write('x')), { host: '127.0.0.2', port });
+      let host = '127.0.0.1';
+      using _ = resolving(() => [host]);
+      using _rest = changed(TRANSPORT, { apiServerNameMs: 0 });
+      const hub = await rig([`${NAMED}:${port}`]);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      host = '127.0.0.2';
+      const heard = await Promise.all([1, 2, 3].map((number) => heardBy(hub.port, number)));
+      assert.deepEqual(heard, ['x', 'x', 'x']);
+    });
   });
 
   test('of an object are judged as such, also if operators name the same, and before they are followed', async () => {
