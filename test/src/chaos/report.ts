@@ -3,7 +3,7 @@ import { madeHere, madeWith } from '../rig/page.ts';
 import type { Measure } from './row.ts';
 import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
 
-const HEAD = ['fault, and what else was noticed', 'dials failed', 'worst dial', 'tunnels cut', 'longest pause'];
+const HEAD = ['fault, and what else was noticed', 'lost', 'worst dial', 'longest pause'];
 
 /** Sooner than this, all is as before, and no news. */
 const AT_ONCE_MS = 1000;
@@ -21,9 +21,9 @@ export function table(outcomes: readonly Outcome[], within: boolean): string {
 
 function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome, within: boolean): string[] {
   const missed = problems.length === 0 ? [] : [inCell(`**limit missed**: ${problems.join('; ')}`)];
-  if (!figures) return [titled(row.fault, skipped ? [inCell(`not run: ${skipped}`)] : missed), '', '', '', ''];
-  const { tried, failed, inFlight, worst, cut, carried, shortCut, callersEnd, destinationsEnd, outlived, pause } =
-    figures;
+  if (!figures) return [titled(row.fault, skipped ? [inCell(`not run: ${skipped}`)] : missed), '', '', ''];
+  const { failed, inFlight, worst, cut, carried, shortCut, callersEnd, destinationsEnd, outlived, pause } = figures;
+  const lost = [...some(failed, 'dials', failed - inFlight), ...some(cut, 'tunnels', cut - carried)];
   const measured = [
     ...(callersEnd === undefined ? [] : [`callers see the end within ${time(callersEnd)}`]),
     ...(destinationsEnd === undefined ? [] : [`destinations within ${time(destinationsEnd)}`]),
@@ -39,15 +39,13 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
       : [normalMs === undefined ? 'never normal again' : `normal again after ${time(normalMs)}`]),
     ...missed,
   ];
-  return [
-    titled(row.fault, besides),
-    failed === 0
-      ? '0'
-      : `${failed} of ${tried}${inFlight > 0 ? ` (${inFlight} under way through the dead gateway)` : ''}`,
-    time(worst),
-    carried === cut ? String(cut) : `${cut} (${carried} through the failed part)`,
-    pause === undefined ? '' : time(pause),
-  ];
+  const paused = pause === undefined ? '' : time(pause);
+  return [titled(row.fault, besides), lost.join(', ') || 'nothing', time(worst), paused];
+}
+
+/** @param others how many of them no dead process carried */
+function some(count: number, what: string, others: number): string[] {
+  return count === 0 ? [] : [`${count} ${what}${others > 0 ? ` (**${others} of no dead process**)` : ''}`];
 }
 
 function titled(fault: string, besides: readonly string[]): string {
