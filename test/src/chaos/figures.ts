@@ -24,7 +24,6 @@ export interface Seen {
 
 /** The results of a row, as the table shows them; times in milliseconds. */
 export interface Figures {
-  readonly tried: number;
   readonly failed: number;
   /** How many of the failed dials were under way through a gateway that died. */
   readonly inFlight: number;
@@ -57,7 +56,6 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
   const { taken, stray, missing } = assign(seen);
   const counted = dials.filter((dial) => !excused.includes(dial));
   const figures: Figures = {
-    tried: dials.length,
     failed: failed.length,
     inFlight: excused.length,
     worst: Math.max(0, ...counted.map(({ ms }) => ms)),
