@@ -3,6 +3,7 @@ import { beforeEach, describe, it } from 'node:test';
 import type { KubeObject } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import { KnownObjects } from './objects.ts';
+import { Shares } from './shares.ts';
 
 describe('the known objects of one kind', () => {
   let now: number;
@@ -17,7 +18,7 @@ describe('the known objects of one kind', () => {
       changed: (name, gone) => void told.push(gone === undefined ? name : `-${name} ${gone}`),
       rolledBack: (name) => void told.push(`${name} as it was`),
       failed() {},
-      listing() {},
+      shares: new Shares({ why: () => 'no room', short() {} }),
       listed() {},
       restores: { count: 0 },
       now: () => now,

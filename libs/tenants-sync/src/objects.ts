@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { compareVersions, type KubeObject, type ObjectObserver, objectName } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
+import type { Part, Shares } from './shares.ts';
 
 interface Known<K> {
   /** Undefined for one that nobody has seen. */
@@ -18,15 +19,16 @@ export interface KnownOptions<T, K> {
   /**
    * Returns what is kept of an object; undefined if it is to be taken as one that does not exist.
    * @param known whether there is anything of it: then there is room for it
+   * @param part takes what is kept
    */
-  readonly keep: (object: T, known: boolean) => K | undefined;
+  readonly keep: (object: T, known: boolean, part: Part) => K | undefined;
+  /** Bounds what is kept of each namespace. */
+  readonly shares: Shares;
   /** Called with the name of an object that is new, is gone, or of which something else is kept. @param gone what was kept of it last, if it is */
   readonly changed: (name: string, gone?: K) => void;
   /** Called with the name of an object whose last state the API server no longer has, because its etcd was restored. */
   readonly rolledBack: (name: string) => void;
   readonly failed: (error: Error | undefined) => void;
-  /** Called before each list. */
-  readonly listing: () => void;
   /** Called with each complete list. @param has whether it has an object of a name */
   readonly listed: (has: (name: string) => boolean) => void;
   /** How often an object or a list of any kind was older than before, as after a restore. All kinds of an API server share it. */
@@ -63,17 +65,21 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
     return this.#known.get(name)?.kept;
   }
 
+  get names(): Iterable<string> {
+    return this.#known.keys();
+  }
+
   /** Takes an object for one that was there, such as one of which a file lies here. @param gone what stands for it if no list has it */
   assume(name: string, gone: K): void {
     if (!this.#known.has(name)) this.#known.set(name, { kept: undefined, assumed: gone, version: '', list: 0 });
   }
 
   seen(object: T): void {
-    const { keep, changed, rolledBack, restores } = this.#options;
+    const { changed, rolledBack, restores } = this.#options;
     const name = objectName(object);
     this.#seen = true;
     const before = this.#known.get(name);
-    const kept = keep(object, before !== undefined);
+    const kept = this.#keep(name, object, before !== undefined);
     const version = object.metadata.resourceVersion ?? '';
     if (compareVersions(version, this.#newest) > 0 || this.#newest === '') this.#newest = version;
     if (before && compareVersions(version, before.version) < 0) {
@@ -81,8 +87,7 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
       rolledBack(name);
     }
     if (kept === undefined) {
-      this.#known.delete(name);
-      if (before) changed(name, before.kept ?? before.assumed);
+      if (before) this.#forget(name, before.kept ?? before.assumed);
       return;
     }
     this.#known.set(name, { kept, version, list: this.#list });
@@ -92,20 +97,31 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
   deleted(object: T): void {
     const name = objectName(object);
     const before = this.#known.get(name);
-    if (!before || compareVersions(object.metadata.resourceVersion ?? '', before.version) < 0) return;
+    if (!before) this.#options.shares.forget(name);
+    else if (compareVersions(object.metadata.resourceVersion ?? '', before.version) >= 0)
+      this.#forget(name, this.#keep(name, object, true) ?? before.kept ?? before.assumed);
+  }
+
+  #keep(name: string, object: T, known: boolean): K | undefined {
+    const { keep, shares } = this.#options;
+    return shares.keep(name, (part) => keep(object, known, part));
+  }
+
+  /** @param gone the last that was known of it */
+  #forget(name: string, gone: K | undefined): void {
     this.#known.delete(name);
-    const last = this.#options.keep(object, true);
-    this.#options.changed(name, last ?? before.kept ?? before.assumed);
+    this.#options.shares.forget(name);
+    this.#options.changed(name, gone);
   }
 
   listing(): void {
     this.#list++;
     this.#seen = false;
-    this.#options.listing();
+    this.#options.shares.listing();
   }
 
   listed(version: string): void {
-    const { now, changed, rolledBack, listed, restores } = this.#options;
+    const { now, rolledBack, listed, restores, shares } = this.#options;
     const at = now();
     const isAhead = this.#version !== '' && Number(version) - Number(this.#version) > SYNC.restoredWrites;
     this.#version = version;
@@ -120,11 +136,9 @@ export class KnownObjects<T extends KubeObject, K> implements ObjectObserver<T> 
         rolledBack(name);
       } else if (!this.#seen) continue;
       else if (known.absentAt === undefined) known.absentAt = at;
-      else if (at - known.absentAt >= SYNC.absentMs) {
-        this.#known.delete(name);
-        changed(name, known.kept ?? known.assumed);
-      }
+      else if (at - known.absentAt >= SYNC.absentMs) this.#forget(name, known.kept ?? known.assumed);
     }
+    shares.listed();
     listed((name) => this.#known.get(name)?.list === this.#list);
   }
 

@@ -33,12 +33,12 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
     const source = flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig);
     const client = await kubeClient({ source, qps: SYNC.qps, burst: SYNC.burst, rateName: 'isthmus tenants sync' });
     closing.defer(() => client[Symbol.dispose]());
-    const failures = new Map<string, string>();
+    /** By kind, or kind and namespace: why not all of its objects is known. */
+    const unknown = new Map<string, string>();
     const warn = warnings(log);
-    const failed = (what: string, error: Error | undefined) => {
-      warn(what, UNREAD, error);
-      if (error) failures.set(what, inWords(error));
-      else failures.delete(what);
+    const note = (what: string, why: string | undefined) => {
+      if (why === undefined) unknown.delete(what);
+      else unknown.set(what, why);
     };
     const ended = new AbortController();
     /** Wakes the writer. */
@@ -74,7 +74,14 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
         sync.changedValues(name);
         wake();
       },
-      failed,
+      failed(what, error) {
+        warn(what, UNREAD, error);
+        note(what, error && `it cannot read ${what}, and what is known stays: ${inWords(error)}`);
+      },
+      short(what, why) {
+        warn(what, 'not all of them are kept', why === undefined ? undefined : new Error(why));
+        note(what, why && `it does not keep all ${what}: ${why}`);
+      },
       rolledBack(what, object) {
         log.warn(
           { what, object },
@@ -94,7 +101,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
         ok: ready,
         detail: ready ? `${sync.written} tenants written` : `not read yet: ${watching.unlisted.join(', ')}`,
       },
-      { name: 'api-server', ok: true, detail: [...failures].map(([what, text]) => `${what}: ${text}`).join('; ') },
+      { name: 'api-server', ok: true, detail: [...unknown.values()].join('; ') },
     ];
     const health = await serveHealth({
       ...{ host: flags['health-bind-address'], port: flags['health-port'], unready: SERVER_UNREADY, checks },
@@ -111,7 +118,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
 
     const write = async () => {
       await sync.flush();
-      report.write(sync.verdicts, failures, sync.written, now());
+      report.write(sync.verdicts, unknown.values(), sync.written, now());
       if (!ready) log.info({ tenants: sync.written }, 'tenants are written');
       ready = true;
     };

@@ -17,13 +17,11 @@ export class Report {
 
   /**
    * Writes it if it says something else, or if it is old.
-   * @param unread by kind: why its objects cannot be read
+   * @param unknown why not all objects are known
    * @param now of a steady clock
    */
-  write(verdicts: Iterable<Verdict>, unread: ReadonlyMap<string, string>, tenants: number, now: number): void {
-    const own = [...unread].map(([what, why]) => {
-      return { object: SYNC_ITSELF, fault: `it cannot read ${what}, and what is known stays: ${why}` };
-    });
+  write(verdicts: Iterable<Verdict>, unknown: Iterable<string>, tenants: number, now: number): void {
+    const own = [...unknown].map((fault) => ({ object: SYNC_ITSELF, fault }));
     const ofObjects = [...verdicts].flatMap(({ source: { kind, namespace, name }, fault, kept, tenant }) =>
       fault === undefined ? [] : { object: `${kind} ${namespace}/${name}`, fault, ...(kept && { kept: tenant }) },
     );

@@ -1,23 +1,19 @@
 import { getOrPut } from '@isthmus/runtime';
 import { SYNC } from './defaults.ts';
 
-/** What is kept, in bytes of what authors say, and in entries: objects, their keys, the namespaces that they allow. */
-interface Held {
-  bytes: number;
-  entries: number;
-}
-
-/** What an object takes of its namespace's share. */
-export class Part implements Held {
+/** What an object takes of its namespace's share: bytes of what its author says, and entries, as itself, its keys, the namespaces that it allows. */
+export class Part {
   bytes = 0;
   entries = 0;
-  /** Whether something of it did not fit. */
-  short = false;
-  /** Of its namespace. */
-  readonly #total: Held;
+  /** Why something of it is not kept, if it did not fit. */
+  short: string | undefined;
+  readonly #total: Total;
+  readonly #why: string;
 
-  constructor(total: Held) {
+  /** @param total of its namespace */
+  constructor(total: Total, why: string) {
     this.#total = total;
+    this.#why = why;
   }
 
   /**
@@ -28,7 +24,7 @@ export class Part implements Held {
     const total = this.#total;
     const fits = total.bytes + bytes <= SYNC.namespaceBytes && total.entries + entries <= SYNC.namespaceEntries;
     if (!fits) {
-      this.short ||= needed;
+      if (needed) this.short = this.#why;
       return false;
     }
     this.bytes += bytes;
@@ -44,34 +40,35 @@ export class Part implements Held {
   }
 }
 
+type Total = Pick<Part, 'bytes' | 'entries'>;
+
 export interface SharesOptions {
   /** What is said of a namespace that has more than its share. */
   readonly why: (namespace: string) => string;
-  /** Called when it has, and without an error once it has no more. */
-  readonly failed: (namespace: string, error: Error | undefined) => void;
+  /** Called when it has, and without a reason once it has no more. */
+  readonly short: (namespace: string, why: string | undefined) => void;
 }
 
 /** Bounds what is kept of the objects of a kind: who may create them in a namespace fills no more than its share. */
 export class Shares {
-  readonly why: (namespace: string) => string;
   /** Whether there is room where some was missing, so that all is to be listed again. */
   freed = false;
-  readonly #failed: SharesOptions['failed'];
+  readonly #options: SharesOptions;
   readonly #held = new Map<string, Part>();
-  readonly #totals = new Map<string, Held>();
+  readonly #totals = new Map<string, Total>();
   /** How many lists have begun. */
   #list = 0;
   /** By namespace of which something is not kept: the last list in which that was so. */
   readonly #short = new Map<string, number>();
 
-  constructor({ why, failed }: SharesOptions) {
-    this.why = why;
-    this.#failed = failed;
+  constructor(options: SharesOptions) {
+    this.#options = options;
   }
 
-  /** Whether something of a namespace is not kept. */
-  isShort(namespace: string): boolean {
-    return this.#short.has(namespace);
+  /** Why an object of which nothing is known may be there all the same; undefined if all of its namespace is kept. @param name `NAMESPACE/NAME` */
+  missing(name: string): string | undefined {
+    const namespace = namespaceOf(name);
+    return this.#short.has(namespace) ? this.#options.why(namespace) : undefined;
   }
 
   /** Gives back what an object had, and lets it take what it has now. @param name `NAMESPACE/NAME` */
@@ -80,19 +77,20 @@ export class Shares {
     const total = getOrPut(this.#totals, namespace, () => ({ bytes: 0, entries: 0 }));
     const before = this.#held.get(name);
     before?.giveBack();
-    const part = new Part(total);
+    const part = new Part(total, this.#options.why(namespace));
     const kept = keep(part);
     if (part.entries > 0) this.#held.set(name, part);
     else this.#held.delete(name);
     if (total.entries === 0) this.#totals.delete(namespace);
     const isLess = before && (part.bytes < before.bytes || part.entries < before.entries);
     if (isLess && this.#short.has(namespace)) this.freed = true;
-    if (part.short) this.#misses(namespace);
+    if (part.short !== undefined) this.#misses(namespace, part.short);
     return kept;
   }
 
-  /** What it had is free again. */
+  /** An object is gone. What it had is free again; if it had nothing, it may be the only one that had no room. */
   forget(name: string): void {
+    if (!this.#held.has(name) && this.#short.has(namespaceOf(name))) this.freed = true;
     this.keep(name, () => {});
   }
 
@@ -106,16 +104,18 @@ export class Shares {
     for (const [namespace, list] of this.#short) {
       if (list === this.#list) continue;
       this.#short.delete(namespace);
-      this.#failed(namespace, undefined);
+      this.#options.short(namespace, undefined);
     }
   }
 
-  #misses(namespace: string): void {
-    if (!this.#short.has(namespace)) this.#failed(namespace, new Error(this.why(namespace)));
+  #misses(namespace: string, why: string): void {
+    const isNew = !this.#short.has(namespace);
     this.#short.set(namespace, this.#list);
+    if (isNew) this.#options.short(namespace, why);
   }
 }
 
-function namespaceOf(name: string): string {
+/** @param name `NAMESPACE/NAME` */
+export function namespaceOf(name: string): string {
   return name.slice(0, name.indexOf('/'));
 }

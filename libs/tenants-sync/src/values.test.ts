@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { objectName } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
-import { ValueKeeper, type Values, type ValuesObject } from './values.ts';
+import { Shares } from './shares.ts';
+import { type Values, type ValuesObject, valueKeeper } from './values.ts';
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 const secret = (namespace: string, name: string, data: Readonly<Record<string, string>>, annotations = {}) => ({
@@ -12,13 +14,19 @@ const secret = (namespace: string, name: string, data: Readonly<Record<string, s
 /** Keeps what is there. */
 function keeping(kind: 'secret' | 'config map' = 'secret', keys?: readonly string[]) {
   const failures = new Map<string, string | undefined>();
-  const keeper = new ValueKeeper(kind, (namespace, error) => void failures.set(namespace, error?.message), keys);
+  const shares = new Shares({
+    why: (namespace) => `${namespace} has more than its share`,
+    short: (namespace, why) => void failures.set(namespace, why),
+  });
+  const keeps = valueKeeper(kind, keys);
+  const keepNew = (object: ValuesObject, known = false) =>
+    shares.keep(objectName(object), (part) => keeps(object, known, part));
   const keep = (object: ValuesObject): Values => {
-    const kept = keeper.keep(object, true);
+    const kept = keepNew(object, true);
     assert.ok(kept);
     return kept;
   };
-  return { keeper, keep, failures, forget: (name: string) => keeper.shares.forget(name) };
+  return { shares, keepNew, keep, failures, forget: (name: string) => shares.forget(name) };
 }
 
 describe('what is kept of secrets and config maps', () => {
@@ -55,7 +63,7 @@ describe('what is kept of secrets and config maps', () => {
     const most = SYNC.namespaceBytes / SYNC.valueBytes;
     for (let index = 0; index < most; index++)
       assert.equal(typeof keep(secret('n', `s${index}`, full)).values.get('a'), 'string');
-    assert.match(`${keep(secret('n', 'more', { a: 'x' })).unkept}`, /what is labelled in n has more than/);
+    assert.match(`${keep(secret('n', 'more', { a: 'x' })).unkept}`, /^n has more than its share$/);
     assert.equal(keep(secret('other', 's', { a: 'x' })).values.get('a'), 'x');
     keep(secret('n', 's0', {}));
     assert.equal(keep(secret('n', 'more', full)).values.get('a'), full.a);
@@ -86,7 +94,7 @@ describe('what is kept of secrets and config maps', () => {
     });
     const unkept = (data: Readonly<Record<string, string>>, annotations: object) =>
       keep(secret('n', 's', data, annotations)).unkept;
-    const share = /what is labelled in n has more than 10000 keys and allowed namespaces or 4194304 bytes/;
+    const share = /^n has more than its share$/;
     assert.equal(unkept({ k: '', other: '' }, allowing(1, SYNC.namespaceEntries - 1)), undefined);
     assert.match(`${unkept({ k: '', l: '' }, allowing(1, SYNC.namespaceEntries - 1))}`, share);
     assert.match(`${unkept({ k: '' }, allowing(1, SYNC.namespaceEntries + 1))}`, share);
@@ -97,41 +105,50 @@ describe('what is kept of secrets and config maps', () => {
   });
 
   it('is nothing of an object that comes when its namespace has no room, and says so of each that is missing', () => {
-    const { keeper, failures, forget } = keeping();
-    for (let index = 0; index < SYNC.namespaceEntries; index++) keeper.keep(secret('n', `s${index}`, {}), false);
-    assert.deepEqual([failures, keeper.missing('n')], [new Map(), undefined]);
-    assert.equal(keeper.keep(secret('n', 'more', { a: 'x' }), false), undefined);
-    const share = /^what is labelled in n has more than 10000 keys and allowed namespaces or 4194304 bytes$/;
+    const { keepNew, shares, failures, forget } = keeping();
+    for (let index = 0; index < SYNC.namespaceEntries; index++) keepNew(secret('n', `s${index}`, {}));
+    assert.deepEqual([failures, shares.missing('n/more')], [new Map(), undefined]);
+    assert.equal(keepNew(secret('n', 'more', { a: 'x' })), undefined);
+    const share = /^n has more than its share$/;
     assert.match(`${failures.get('n')}`, share);
-    assert.match(`${keeper.missing('n')?.unkept}`, share);
-    assert.equal(keeper.missing('other'), undefined);
-    assert.ok(!keeper.shares.freed);
+    assert.match(`${shares.missing('n/more')}`, share);
+    assert.equal(shares.missing('other/more'), undefined);
+    assert.ok(!shares.freed);
     forget('n/s1');
-    assert.ok(keeper.shares.freed, 'all is to be listed again');
-    keeper.shares.listing();
-    assert.match(`${keeper.missing('n')?.unkept}`, share, 'until the list is complete');
-    assert.notEqual(keeper.keep(secret('n', 'more', {}), false), undefined);
-    keeper.shares.listed();
-    assert.deepEqual([failures.get('n'), keeper.missing('n'), keeper.shares.freed], [undefined, undefined, false]);
+    assert.ok(shares.freed, 'all is to be listed again');
+    shares.listing();
+    assert.match(`${shares.missing('n/more')}`, share, 'until the list is complete');
+    assert.notEqual(keepNew(secret('n', 'more', {})), undefined);
+    shares.listed();
+    assert.deepEqual([failures.get('n'), shares.missing('n/more'), shares.freed], [undefined, undefined, false]);
+  });
+
+  it('may be all again once what had no room is gone, for which all is listed again', () => {
+    const { keepNew, shares, forget } = keeping();
+    for (let index = 0; index <= SYNC.namespaceEntries; index++) keepNew(secret('n', `s${index}`, {}));
+    forget('other/s');
+    assert.ok(!shares.freed);
+    forget(`n/s${SYNC.namespaceEntries}`);
+    assert.ok(shares.freed);
   });
 
   it('is more once others have less, for which all is listed again, and not for what changes in other namespaces', () => {
-    const { keep, keeper, forget } = keeping();
+    const { keep, shares, forget } = keeping();
     const full = { a: 'x'.repeat(SYNC.valueBytes) };
     for (let index = 0; index <= SYNC.namespaceBytes / SYNC.valueBytes; index++) keep(secret('n', `s${index}`, full));
     keep(secret('other', 's', full));
     forget('other/s');
     keep(secret('n', 's0', full));
-    assert.ok(!keeper.shares.freed);
+    assert.ok(!shares.freed);
     keep(secret('n', 's0', { a: 'x' }));
-    assert.ok(keeper.shares.freed);
+    assert.ok(shares.freed);
   });
 
   it('is nothing of an object without a key that is asked for: machines have secrets, too', () => {
-    const { keeper } = keeping('secret', ['tls.crt']);
+    const { keepNew } = keeping('secret', ['tls.crt']);
     for (let index = 0; index <= SYNC.namespaceEntries; index++)
-      assert.equal(keeper.keep(secret('n', `s${index}`, { value: 'x' }), index === 0), undefined);
-    assert.equal(keeper.keep(secret('n', 'ca', { 'tls.crt': 'x' }), false)?.values.get('tls.crt'), 'x');
+      assert.equal(keepNew(secret('n', `s${index}`, { value: 'x' }), index === 0), undefined);
+    assert.equal(keepNew(secret('n', 'ca', { 'tls.crt': 'x' }))?.values.get('tls.crt'), 'x');
   });
 
   it('says which namespaces a secret allows', () => {

@@ -1,7 +1,7 @@
-import { type KubeObject, objectName } from '@isthmus/kube';
+import type { KubeObject } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import { ALLOW_TENANTS_OF } from './kinds.ts';
-import { type Part, Shares, type SharesOptions } from './shares.ts';
+import type { KnownOptions } from './objects.ts';
 
 /** A secret, or a config map. */
 export interface ValuesObject extends KubeObject {
@@ -20,41 +20,17 @@ export interface Values {
   readonly unkept?: string;
 }
 
-const NONE: ReadonlyMap<string, string> = new Map();
-
-/** Keeps the values of secrets or config maps. */
-export class ValueKeeper {
-  readonly shares: Shares;
-  readonly #kind: 'secret' | 'config map';
-  readonly #keys: readonly string[] | undefined;
-
-  /** @param keys the only ones that are kept; default all */
-  constructor(kind: 'secret' | 'config map', failed: SharesOptions['failed'], keys?: readonly string[]) {
-    const most = `${SYNC.namespaceEntries} keys and allowed namespaces or ${SYNC.namespaceBytes} bytes`;
-    this.shares = new Shares({ why: (namespace) => `what is labelled in ${namespace} has more than ${most}`, failed });
-    this.#kind = kind;
-    this.#keys = keys;
-  }
-
-  /** @param known whether something of it was kept before, so that something is to be */
-  keep(object: ValuesObject, known: boolean): Values | undefined {
-    return this.shares.keep(objectName(object), (part) => this.#keep(object, known, part));
-  }
-
-  /** Stands for an object of which nothing is kept, if its namespace has such; undefined otherwise. */
-  missing(namespace: string): Values | undefined {
-    return this.shares.isShort(namespace)
-      ? { values: NONE, allows: [], unkept: this.shares.why(namespace) }
-      : undefined;
-  }
-
-  #keep(object: ValuesObject, known: boolean, part: Part): Values | undefined {
-    const isSecret = this.#kind === 'secret';
+/** Keeps the values of secrets or config maps. @param keys the only ones that are kept; default all */
+export function valueKeeper(
+  kind: 'secret' | 'config map',
+  keys?: readonly string[],
+): KnownOptions<ValuesObject, Values>['keep'] {
+  return (object, known, part) => {
+    const isSecret = kind === 'secret';
     const encoded = (isSecret ? object.data : object.binaryData) ?? {};
     // Of each machine of a cluster there is a secret with the cluster's label, too.
-    if (this.#keys?.every((key) => encoded[key] === undefined)) return undefined;
-    const { namespace = '', annotations = {} } = object.metadata;
-    const allowing = annotations[ALLOW_TENANTS_OF] ?? '';
+    if (keys?.every((key) => encoded[key] === undefined)) return undefined;
+    const allowing = object.metadata.annotations?.[ALLOW_TENANTS_OF] ?? '';
     const named = allowing.split(',').map((each) => each.trim());
     const needed = allowing !== '' || !known;
     const allows = part.take(allowing.length, named.length, needed) ? named : [];
@@ -62,7 +38,7 @@ export class ValueKeeper {
     const values = new Map<string, string>();
     let large: string | undefined;
     const keep = (key: string, value: string, encoding: 'base64' | 'utf8') => {
-      if (this.#keys && !this.#keys.includes(key)) return;
+      if (keys && !keys.includes(key)) return;
       const bytes = Buffer.byteLength(value, encoding);
       if (bytes > SYNC.valueBytes)
         large = `${JSON.stringify(key)}: it has ${bytes} bytes: at most ${SYNC.valueBytes} are read`;
@@ -70,7 +46,7 @@ export class ValueKeeper {
     };
     for (const [key, value] of Object.entries(encoded)) keep(key, value, 'base64');
     if (!isSecret) for (const [key, value] of Object.entries(object.data ?? {})) keep(key, value, 'utf8');
-    const unkept = large ?? (part.short ? this.shares.why(namespace) : undefined);
+    const unkept = large ?? part.short;
     return { values, allows, ...(unkept !== undefined && { unkept }) };
-  }
+  };
 }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { KubeClient } from '@isthmus/kube';
 import { changed, until } from '@isthmus/runtime/testing';
 import { SYNC } from './defaults.ts';
-import type { SourceName, SourceObject } from './kinds.ts';
+import type { From, SourceName, SourceObject } from './kinds.ts';
 import { Watching } from './watching.ts';
 
 describe('what is watched', () => {
@@ -14,6 +14,9 @@ describe('what is watched', () => {
   let deleted: SourceObject[];
   let now: number;
   let gone: string[];
+  let changedNames: string[];
+  /** What was said last of each kind and namespace that has more than its share. */
+  let shorts: Map<string, string | undefined>;
   let ended: PromiseWithResolvers<void>;
   let watching: Watching;
 
@@ -24,6 +27,7 @@ describe('what is watched', () => {
 
   async function request({ path }: { path: string }): Promise<object> {
     if (path === '/apis/isthmus.dev') return { versions: [{ version: 'v1alpha1' }] };
+    if (path === '/apis/cluster.x-k8s.io') return { versions: [{ version: 'v1beta2' }] };
     const { version, items } = lists[path.slice(path.lastIndexOf('/') + 1)] ?? { version: 0, items: [] };
     return structuredClone({ metadata: { resourceVersion: String(version) }, items });
   }
@@ -53,7 +57,8 @@ describe('what is watched', () => {
     yield { type: 'ERROR', object: { metadata: { name: '' }, code: 410, reason: 'Expired' } };
   }
 
-  const listed = () => until(() => opened === 3);
+  let kinds = 3;
+  const listed = () => until(() => opened === kinds);
 
   /** Has all listed again. */
   async function again(): Promise<void> {
@@ -64,13 +69,14 @@ describe('what is watched', () => {
     await listed();
   }
 
-  const begin = (lying: readonly SourceName[] = []) =>
+  const begin = (lying: readonly SourceName[] = [], from: readonly From[] = []) =>
     new Watching({
-      ...{ client: { request, watch } as unknown as KubeClient, plane: 'isthmus', from: [], namespace: '', lying },
+      ...{ client: { request, watch } as unknown as KubeClient, plane: 'isthmus', from, namespace: '', lying },
       agents: { namespace: '', serviceAccount: '', audience: '' },
-      changed: (name, source) => void (source && gone.push(name)),
+      changed: (name, source) => void (source ? gone : changedNames).push(name),
       changedValues() {},
       failed() {},
+      short: (what, why) => void shorts.set(what, why),
       rolledBack() {},
       listed() {},
       now: () => now,
@@ -78,6 +84,7 @@ describe('what is watched', () => {
 
   beforeEach(() => {
     [lists, deleted, ended, now, gone, opened] = [{}, [], Promise.withResolvers(), 0, [], 0];
+    [changedNames, shorts] = [[], new Map()];
     lists.tenants = { version: 100, items: [object('old', 10), object('new', 90)] };
     lists.secrets = { version: 100, items: [object('keys', 95)] };
     watching = begin();
@@ -153,5 +160,43 @@ describe('what is watched', () => {
     await until(() => gone.includes('full/a'), { deadline: 5000 });
     await again();
     assert.equal(watching.sources('full/new')[0]?.unkept, undefined);
+  });
+
+  it('does not have a Cluster in force alone while the Tenant that overrides it may have had no room', async () => {
+    using _bounds = changed(SYNC, { namespaceEntries: 2 });
+    const labels = { 'isthmus.dev/plane': 'isthmus' };
+    const cluster = (namespace: string) => {
+      const { metadata } = object('prod', 10, namespace);
+      return { metadata: { ...metadata, labels } };
+    };
+    const full = ['a', 'b', 'prod'].map((name) => object(name, 11, 'clusters'));
+    lists.clusters = { version: 100, items: [cluster('clusters'), cluster('other')] };
+    lists.tenants = { version: 100, items: [...full, object('a', 12, 'other')] };
+    await watching[Symbol.asyncDispose]();
+    [kinds, opened] = [5, 0];
+    watching = begin([], ['cluster-api']);
+    await listed();
+    const unkept = (namespace: string) => watching.sources(`${namespace}/prod`).map((each) => each.unkept);
+    assert.equal(unkept('clusters').length, 1);
+    assert.match(
+      `${unkept('clusters')[0]}`,
+      /^another object of its name may be missing: what tenants of clusters say has/,
+    );
+    assert.deepEqual([unkept('other'), watching.sources('clusters/none')], [[undefined], []]);
+    assert.deepEqual([...shorts.keys()], ['tenants in namespace clusters']);
+    changedNames.length = 0;
+    deleted.push(object('a', 101, 'clusters'));
+    await until(() => gone.includes('clusters/a'), { deadline: 5000 });
+    lists.tenants = { version: 101, items: full.slice(1) };
+    await again();
+    assert.deepEqual(
+      watching.sources('clusters/prod').map(({ kind, unkept: why }) => [kind, why]),
+      [
+        ['Cluster', undefined],
+        ['Tenant', undefined],
+      ],
+    );
+    assert.ok(changedNames.includes('clusters/prod'));
+    assert.deepEqual([...shorts.values()], [undefined]);
   });
 });

@@ -23,9 +23,9 @@ import {
   TENANT,
 } from './kinds.ts';
 import { KnownObjects, type KnownOptions } from './objects.ts';
-import { Shares } from './shares.ts';
+import { namespaceOf, Shares, type SharesOptions } from './shares.ts';
 import type { ToldStatus } from './status.ts';
-import { ValueKeeper, type Values, type ValuesObject } from './values.ts';
+import { type Values, type ValuesObject, valueKeeper } from './values.ts';
 
 export interface WatchingOptions {
   readonly client: KubeClient;
@@ -41,6 +41,8 @@ export interface WatchingOptions {
   readonly changedValues: (name: string) => void;
   /** Called when a kind cannot be listed or watched, and without an error when it can again. */
   readonly failed: (what: string, error: Error | undefined) => void;
+  /** Called when not all is kept of the objects of a kind in a namespace, and without a reason when all is again. */
+  readonly short: (what: string, why: string | undefined) => void;
   /** Called with an object whose last state the API server no longer has. */
   readonly rolledBack: (what: string, name: string) => void;
   /** Called whenever all kinds have been listed since this program began. */
@@ -51,16 +53,14 @@ export interface WatchingOptions {
 /** Follows all objects of which tenants are made. */
 export class Watching implements AsyncDisposable {
   readonly stores: Stores = (store, name) => {
-    const { known, keeper } = this.#values.get(store) ?? {};
-    return known?.get(name) ?? keeper?.missing(name.slice(0, name.indexOf('/')));
+    const { known, shares } = this.#values.get(store) ?? {};
+    const unkept = shares?.missing(name);
+    return known?.get(name) ?? (unkept === undefined ? undefined : { values: new Map(), allows: [], unkept });
   };
   readonly #options: WatchingOptions;
   /** In the order in which they say what a tenant is: the last one overrides. */
-  readonly #sources = new Map<Source['kind'], KnownObjects<SourceObject, Source>>();
-  readonly #values = new Map<
-    Store,
-    { readonly known: KnownObjects<ValuesObject, Values>; readonly keeper: ValueKeeper }
-  >();
+  readonly #sources = new Map<Source['kind'], Followed<SourceObject, Source>>();
+  readonly #values = new Map<Store, Followed<ValuesObject, Values>>();
   /** What has not been listed yet. */
   readonly #unlisted = new Set<string>();
   readonly #followed: { readonly shares: Shares; readonly following: Following }[] = [];
@@ -74,15 +74,13 @@ export class Watching implements AsyncDisposable {
     const { from, plane, changed, lying } = options;
     for (const kind of [...from.map((each) => FROM[each]), TENANT]) {
       const path = (signal: AbortSignal) => this.#servedPath(kind, signal);
-      const shares = new Shares({
-        why: (namespace) =>
-          `what ${kind.plural} of ${namespace} say has more than ${SYNC.namespaceBytes} characters, or they are more than ${SYNC.namespaceEntries}`,
-        failed: this.#shortOf(kind.plural),
-      });
-      const keep = this.#keeper(kind, shares);
-      const known = this.#follow<SourceObject, Source>(kind.plural, path, { keep, changed, shares });
-      this.#sources.set(kind.kind, known);
-      for (const each of lying) if (each.kind === kind.kind) known.assume(objectName({ metadata: each }), goneOf(each));
+      const why = (namespace: string) =>
+        `what ${kind.plural} of ${namespace} say has more than ${SYNC.namespaceBytes} characters, or they are more than ${SYNC.namespaceEntries}`;
+      const keep = this.#keeper(kind);
+      const followed = this.#follow<SourceObject, Source>(kind.plural, path, { keep, changed, why });
+      this.#sources.set(kind.kind, followed);
+      for (const each of lying)
+        if (each.kind === kind.kind) followed.known.assume(objectName({ metadata: each }), goneOf(each));
     }
     for (const each of from) this.#followValues(each, `secrets of ${FROM[each].plural}`, FROM[each].secrets);
     const labelled = { labelSelector: `${PLANE}=${plane}` };
@@ -95,9 +93,13 @@ export class Watching implements AsyncDisposable {
     return [...this.#unlisted];
   }
 
-  /** The objects of a name. */
+  /** The objects of a name. They do not count by themselves while one may be missing that overrides them, or that they override. */
   sources(name: string): Source[] {
-    return [...this.#sources.values()].flatMap((known) => known.get(name) ?? []);
+    const found = [...this.#sources.values()].map(({ known, shares }) => known.get(name) ?? shares.missing(name));
+    const missing = found.find((each) => typeof each === 'string');
+    const known = found.filter((each) => typeof each === 'object');
+    const unkept = `another object of its name may be missing: ${missing}`;
+    return missing === undefined ? known : known.map((source) => ({ unkept, ...source }));
   }
 
   /** The status of a `Tenant` object, as the API server has it; undefined if it has no such object. */
@@ -121,29 +123,21 @@ export class Watching implements AsyncDisposable {
   }
 
   /** What is kept of the objects of a kind, with the status of those of ours beside it. */
-  #keeper(kind: SourceKind, shares: Shares): KnownOptions<SourceObject, Source>['keep'] {
+  #keeper(kind: SourceKind): KnownOptions<SourceObject, Source>['keep'] {
     const keep = sourceKeeper(kind, this.#options.plane, this.#options.agents);
-    return (object, known) => {
+    return (object, known, part) => {
       const whole = keep(object);
       if (!whole) return undefined;
-      const name = objectName(object);
-      const kept = shares.keep(name, (part) => {
-        const characters = JSON.stringify(whole.fields).length;
-        const isLarge = characters > SYNC.valueBytes;
-        if (!isLarge && part.take(characters, 1)) return whole;
-        if (!part.take(0, 1) && !known) return undefined;
-        const large = `it has ${characters} characters: at most ${SYNC.valueBytes} are read`;
-        return { ...whole, fields: {}, unkept: isLarge ? large : shares.why(whole.namespace) };
-      });
       const { status = {}, metadata } = object;
-      if (kind === TENANT && kept) this.#statuses.set(name, { status, version: metadata.resourceVersion ?? '' });
-      return kept;
+      const characters = JSON.stringify(whole.fields).length;
+      const isLarge = characters > SYNC.valueBytes;
+      const fits = !isLarge && part.take(characters, 1);
+      if (!fits && !part.take(0, 1) && !known) return undefined;
+      if (kind === TENANT) this.#statuses.set(objectName(object), { status, version: metadata.resourceVersion ?? '' });
+      if (fits) return whole;
+      const large = `it has ${characters} characters: at most ${SYNC.valueBytes} are read`;
+      return { ...whole, fields: {}, unkept: isLarge ? large : `${part.short}` };
     };
-  }
-
-  /** Says that a namespace has more than its share of what is kept of a kind. */
-  #shortOf(what: string) {
-    return (namespace: string, error: Error | undefined) => this.#options.failed(`${what} of ${namespace}`, error);
   }
 
   #followValues(
@@ -153,27 +147,32 @@ export class Watching implements AsyncDisposable {
   ): void {
     const [kind, plural] =
       store === 'config map' ? (['config map', 'configmaps'] as const) : (['secret', 'secrets'] as const);
-    const keeper = new ValueKeeper(kind, this.#shortOf(what), keys);
-    const { shares } = keeper;
+    const most = `${SYNC.namespaceEntries} keys and allowed namespaces or ${SYNC.namespaceBytes} bytes`;
+    const why = (namespace: string) => `what is labelled in ${namespace} has more than ${most}`;
     const changed = (name: string) => this.#options.changedValues(name);
-    const keep: KnownOptions<ValuesObject, Values>['keep'] = (object, known) => keeper.keep(object, known);
     const path = this.#pathOf('/api/v1', plural);
-    const known = this.#follow<ValuesObject, Values>(what, path, { keep, changed, shares }, labelSelector);
-    this.#values.set(store, { known, keeper });
+    this.#values.set(store, this.#follow(what, path, { keep: valueKeeper(kind, keys), changed, why }, labelSelector));
   }
 
   #follow<T extends KubeObject, K>(
     what: string,
     path: Parameters<typeof followObjects>[1]['path'],
-    { keep, changed, shares }: Pick<KnownOptions<T, K>, 'keep' | 'changed'> & { readonly shares: Shares },
+    { keep, changed, why }: Pick<KnownOptions<T, K>, 'keep' | 'changed'> & Pick<SharesOptions, 'why'>,
     labelSelector?: string,
-  ): KnownObjects<T, K> {
+  ): Followed<T, K> {
     this.#unlisted.add(what);
-    const { client, now, failed, rolledBack, listed, from } = this.#options;
+    const { client, now, failed, short, rolledBack, listed, from } = this.#options;
+    const shares = new Shares({
+      why,
+      short: (namespace, missing) => {
+        short(`${what} in namespace ${namespace}`, missing);
+        for (const { known } of this.#sources.values())
+          for (const name of known.names) if (namespaceOf(name) === namespace) this.#options.changed(name);
+      },
+    });
     const known = new KnownObjects<T, K>({
-      ...{ keep, now, restores: this.#restores },
+      ...{ keep, shares, now, restores: this.#restores },
       changed: (name, gone) => {
-        if (gone !== undefined) shares.forget(name);
         if (gone !== undefined && what === TENANT.plural) this.#statuses.delete(name);
         changed(name, gone);
       },
@@ -186,9 +185,7 @@ export class Watching implements AsyncDisposable {
           known.listed('');
         } else failed(what, error);
       },
-      listing: () => shares.listing(),
       listed: (has) => {
-        shares.listed();
         // What the API server lacks can have no status, though its tenant stays.
         if (what === TENANT.plural)
           for (const name of this.#statuses.keys()) if (!has(name)) this.#statuses.delete(name);
@@ -198,7 +195,7 @@ export class Watching implements AsyncDisposable {
     });
     const selected = labelSelector === undefined ? {} : { labelSelector };
     this.#followed.push({ shares, following: followObjects(client, { path, ...selected }, known) });
-    return known;
+    return { known, shares };
   }
 
   #pathOf(api: string, plural: string): string {
@@ -211,6 +208,12 @@ export class Watching implements AsyncDisposable {
     if (version === undefined) throw new NotServed(kind);
     return this.#pathOf(`/apis/${kind.group}/${version}`, kind.plural);
   }
+}
+
+/** The objects of a kind, of each namespace no more than its share. */
+interface Followed<T extends KubeObject, K> {
+  readonly known: KnownObjects<T, K>;
+  readonly shares: Shares;
 }
 
 /** What stands for an object that nobody has seen, once it is gone. */
