@@ -9,7 +9,6 @@ import {
   type PlaneEvents,
   ReaderStalled,
   type ResumableTunnel,
-  type Role,
   type SessionInfo,
   type TunnelInfo,
   type TunnelOutcome,
@@ -81,10 +80,14 @@ export function logEvents(events: PlaneEvents, logger: Logger, slowMs = Number.P
 
 function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscriptions {
   return {
+    // Gateway and agent log dials that failed or were slow, and all others, as a hub does, only for debugging: a line costs a tenth of a dial.
     'dial:end'(role, dial, outcome) {
-      const level = dialLevel(role, dial, outcome, slowMs);
+      const { error, failure, ms } = outcome;
+      let level: 'debug' | 'info' | 'warn' = 'debug';
+      // A caller that gave up is not a failure of the plane, and an operator sees what it tried.
+      if (role !== 'hub' && error) level = dial.trial || failure === 'abandoned' ? 'info' : 'warn';
+      else if (role !== 'hub' && ms > slowMs) level = 'info';
       if (!logger.isLevelEnabled(level)) return;
-      const { error } = outcome;
       // A limit that is reached, or a rule, refuses every dial of one tenant, and each line costs a third of such a dial.
       if (error && isFlood(dial, error) && !bursts.pass(`dials of tenant ${dial.tenant}`)) return;
       logger[level](dialFields(role, dial, outcome), error ? 'dial failed' : 'dial established');
@@ -94,8 +97,12 @@ function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscription
       if (!bursts.pass(`API server of tenant ${dial.tenant}`)) return;
       logger.warn(dialFields('api-server', dial, { ms, error }), 'no connection to the API server');
     },
+    // A cut is a warning once: at the gateway, which knows the caller. Only the process whose reader stalled knows which it was.
     'tunnel:close'(tunnel, outcome, ms) {
-      const level = tunnelLevel(tunnel, outcome);
+      const { how, error } = outcome;
+      let level: 'debug' | 'info' | 'warn' = 'debug';
+      if (error instanceof ReaderStalled || (tunnel.role === 'gateway' && how === 'cut')) level = 'warn';
+      else if (tunnel.role === 'gateway' && how === 'failed') level = 'info';
       if (logger.isLevelEnabled(level)) logger[level](tunnelFields(tunnel, outcome, ms), 'tunnel closed');
     },
   };
@@ -104,25 +111,6 @@ function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscription
 /** A limit may also be reached elsewhere, after attempts. */
 function isFlood(dial: DialRequest, error: DialError): boolean {
   return error.code === 'connection_limit_reached' || isRefusedDial(dial, error);
-}
-
-/** Gateway and agent log dials that failed or were slow, and all others, as a hub does, only for debugging: a line costs as much as a tenth of a dial. */
-function dialLevel(role: Role, { trial }: DialRequest, { error, failure, ms }: DialOutcome, slowMs: number) {
-  if (role === 'hub') return 'debug';
-  // A caller that gave up is not a failure of the plane, and an operator sees what it tried.
-  if (error) return trial || failure === 'abandoned' ? 'info' : 'warn';
-  return ms > slowMs ? 'info' : 'debug';
-}
-
-/**
- * A cut is a warning once: at the gateway, which knows the caller. Only the process whose reader stalled knows which it was. A gateway also
- * logs the end of each tunnel that failed; the others are for debugging.
- */
-function tunnelLevel({ role }: TunnelInfo, { how, error }: TunnelOutcome): 'debug' | 'info' | 'warn' {
-  if (error instanceof ReaderStalled) return 'warn';
-  if (role !== 'gateway') return 'debug';
-  if (how === 'cut') return 'warn';
-  return how === 'failed' ? 'info' : 'debug';
 }
 
 /** The fields by which a dial is found in other programs' logs, in traces and in the caller's logs. Undefined fields are not logged. */

@@ -1,10 +1,9 @@
 import { SERVER_DIRECTIONS, type Subscriptions } from '../events.ts';
-import { dialMetrics } from './dials.ts';
-import { Families, type Metrics, type ObservedProgram } from './families.ts';
+import { type Durations, Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
-import { keptMetrics, openOf, tunnelMetrics } from './tunnels.ts';
+import { dialMetrics, keptMetrics, openTunnels, refusalMetrics, tunnelMetrics } from './traffic.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];
@@ -34,17 +33,21 @@ export interface AgentMetrics extends Metrics {
 export function agentMetrics({ events, tunnels }: ObservedProgram, options: AgentMetricsOptions = {}): AgentMetrics {
   const families = new Families('konnectivity_network_proxy_agent_');
   const own = families.under('isthmus_');
-  const all = [endpointMetrics(families, tunnels), serverLinkMetrics(families), packetMetrics(families)];
+  const traffic = { role: 'agent', tunnels } as const;
+  const upstream = { dials: endpointDials(families) };
+  const all = [endpointMetrics(families), serverLinkMetrics(families), packetMetrics(families)];
   const leases = leaseCount(families, LATENCY_BUCKETS);
   let state: AgentState = { connected: 0, wanted: 0 };
   all.push(
-    dialMetrics(own, 'agent'),
-    tunnelMetrics(own, 'agent', tunnels),
+    dialMetrics(own, { ...traffic, upstream }),
+    tunnelMetrics(own, traffic),
+    refusalMetrics(own, 'agent'),
     coverageMetrics(own, () => state),
     certificateMetrics(own),
     auditMetrics(own),
   );
   keptMetrics(own, () => state.kept);
+  families.measured('open_endpoint_connections', 'Current number of open endpoint connections.', openTunnels(traffic));
   const ends = options.process ? [processMetrics(families)] : [];
   return {
     leases,
@@ -63,32 +66,25 @@ function coverageMetrics(families: Families, state: () => AgentState): Subscript
     () => state().wanted,
   );
   const opens = families.counter('server_link_opens_total', 'Links to servers that this agent opened.');
-  return { 'server:open': () => opens.inc() };
+  return { 'server:open': () => opens.value++ };
 }
 
-function endpointMetrics(families: Families, tunnels: ObservedProgram['tunnels']): Subscriptions {
-  // Includes DNS and connecting, but only dials that succeeded, as upstream does.
-  const duration = families.histogram(
+/** Includes DNS and connecting, but only dials that succeeded, as upstream does. */
+function endpointDials(families: Families): Durations {
+  return families.histogram(
     'dial_duration_seconds',
     'Latency of dial to the remote endpoint in seconds',
     LATENCY_BUCKETS,
   );
+}
+
+function endpointMetrics(families: Families): Subscriptions {
   const failures = families.counters(
     'endpoint_dial_failure_total',
     'Number of failures dialing the remote endpoint, by reason (example: timeout).',
     ['reason'],
   );
-  families.measured('open_endpoint_connections', 'Current number of open endpoint connections.', () =>
-    openOf('agent', tunnels),
-  );
-  return {
-    'dial:end'(role, { trial }, { ms, error }) {
-      if (role === 'agent' && !error && !trial) duration.observe(ms / 1000);
-    },
-    'endpoint:failure'(timedOut) {
-      failures.of({ reason: timedOut ? 'timeout' : 'unknown' }).inc();
-    },
-  };
+  return { 'endpoint:failure': (timedOut) => failures.of({ reason: timedOut ? 'timeout' : 'unknown' }).value++ };
 }
 
 function serverLinkMetrics(families: Families): Subscriptions {
@@ -100,11 +96,13 @@ function serverLinkMetrics(families: Families): Subscriptions {
   const open = families.gauge('open_server_connections', 'Current number of open server connections.');
   const known = families.gauge('known_server_count', 'Current number of servers agent is trying to connect to.');
   return {
-    'server:open': () => open.inc(),
-    'server:close': () => open.dec(),
+    'server:open': () => open.value++,
+    'server:close': () => open.value--,
     'server:failure'(_address, at) {
-      failures.of({ direction: SERVER_DIRECTIONS[at] }).inc();
+      failures.of({ direction: SERVER_DIRECTIONS[at] }).value++;
     },
-    'server:known': (count) => known.set(count),
+    'server:known'(count) {
+      known.value = count;
+    },
   };
 }

@@ -26,53 +26,49 @@ export function ownSessions(counter: SessionCounter): Subscriptions {
   };
 }
 
-/** The tenant and hub that something belongs to. */
-interface Placed {
-  readonly tenant: string;
-  readonly hubId: string;
+/** Counts sessions by tenant and by hub. The two counts are separate, since the number of pairs would have no bound. */
+export class Census implements SessionCounter {
+  total = 0;
+  readonly tenants = new Map<string, number>();
+  readonly hubs = new Map<string, number>();
+
+  count({ tenant, hubId }: Pick<CountedSession, 'tenant' | 'hubId'>, by: 1 | -1): void {
+    this.total += by;
+    countIn(this.tenants, tenant, by);
+    countIn(this.hubs, hubId, by);
+  }
+}
+
+/** Counts names anew. Each keeps its place in the order of names for as long as there is one of it. */
+export function recounted(counts: Map<string, number>, names: Iterable<string>): ReadonlyMap<string, number> {
+  for (const name of counts.keys()) counts.set(name, 0);
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  for (const [name, count] of counts) if (count === 0) counts.delete(name);
+  return counts;
 }
 
 /**
- * Counts something by tenant and by hub. The two counts are separate, since the number of pairs would have no bound.
- *
- * The first 1,000 names have a line each. The others share one line. When one of the first drops to zero, one of the others gets its
- * line. So the lines must be gauges: the counter of the others would drop then.
+ * Adds the family `tenant_NAME` or `hub_NAME`. The first 1,000 names have a line each. The others share one line. When one of the first drops
+ * to zero, one of the others gets its line. So the lines must be gauges: the counter of the others would drop then.
+ * @param always names that have a line even at zero, so that zero can be told from unknown
  */
-export class Census {
-  total = 0;
-  readonly #tenants = new Map<string, number>();
-  readonly #hubs = new Map<string, number>();
-
-  count({ tenant, hubId }: Placed, by: 1 | -1): void {
-    this.total += by;
-    countIn(this.#tenants, tenant, by);
-    countIn(this.#hubs, hubId, by);
-  }
-
-  hubs(): Iterable<readonly [hubId: string, count: number]> {
-    return this.#hubs;
-  }
-
-  /**
-   * Adds the families `tenant_NAME` and `hub_NAME`.
-   * @param always tenants that have a line even at zero, so that zero can be told from unknown
-   */
-  show(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
-    this.showTenants(families, name, what, always);
-    families.tallied('gauge', `hub_${name}`, `Current number of ${what}, by hub. ${REST}`, ['hub'], () =>
-      Array.from(bounded(this.#hubs), ([hub, count]) => [{ hub }, count] as const),
-    );
-  }
-
-  /** Adds only the family `tenant_NAME`, for things that have one hub or none. */
-  showTenants(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
-    families.tallied('gauge', `tenant_${name}`, `Current number of ${what}, by tenant. ${REST}`, ['tenant'], () =>
-      Array.from(bounded(this.#tenants, always()), ([tenant, count]) => [{ tenant }, count] as const),
-    );
-  }
+export function showByName(
+  families: Families,
+  by: 'tenant' | 'hub',
+  name: string,
+  what: string,
+  counts: () => ReadonlyMap<string, number>,
+  always: () => readonly string[] = () => [],
+): void {
+  families.tallied('gauge', `${by}_${name}`, `Current number of ${what}, by ${by}. ${REST}`, [by], () =>
+    Array.from(
+      bounded(counts(), always()),
+      ([of, count]) => [{ [by]: of } as Record<typeof by, string>, count] as const,
+    ),
+  );
 }
 
-function* bounded(counts: ReadonlyMap<string, number>, always: readonly string[] = []): Iterable<[string, number]> {
+function* bounded(counts: ReadonlyMap<string, number>, always: readonly string[]): Iterable<[string, number]> {
   for (const name of always) yield [name, counts.get(name) ?? 0];
   let [named, others] = [always.length, 0];
   for (const [name, count] of counts) {

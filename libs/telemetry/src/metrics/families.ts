@@ -174,7 +174,7 @@ export class Families {
     help: string,
     labels: readonly L[],
   ): Series<L, Count> {
-    const series = new Series(labels, () => new Count());
+    const series = new Series(labels, (): Count => ({ value: 0 }));
     this.tallied(type, name, help, labels, () => Array.from(series, ([labels, { value }]) => [labels, value]));
     return series;
   }
@@ -279,20 +279,8 @@ function exemplarOf(traced: Traced | undefined): Exemplar | undefined {
 type Labels<L extends string> = Readonly<Record<L, string | number>>;
 
 /** The value of a gauge or counter for one set of labels, read for each page. */
-export class Count {
-  value = 0;
-
-  inc(by = 1): void {
-    this.value += by;
-  }
-
-  dec(): void {
-    this.value--;
-  }
-
-  set(value: number): void {
-    this.value = value;
-  }
+export interface Count {
+  value: number;
 }
 
 /** A family's values, one for each set of labels that was used, in the order of first use. */

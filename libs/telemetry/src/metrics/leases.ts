@@ -26,7 +26,7 @@ function callsOf<L extends string>(
   const totals = families.counters<string>(name, help, [status, 'reason']);
   const times = latency && families.histograms<string>(...latency, buckets, [status]);
   return ({ status: code, reason, ms = 0 }: Omit<LeaseCall, 'ms'> & Partial<LeaseCall>) => {
-    totals.of({ [status]: code, reason }).inc();
+    totals.of({ [status]: code, reason }).value++;
     times?.of({ [status]: code }).observe(ms / 1000);
   };
 }
@@ -40,7 +40,7 @@ export function leaseCollection(families: Families) {
   const by = 'by the garbage collection controller';
   const code = 'http_status_code';
   return {
-    culled: () => culled.inc(),
+    culled: () => culled.value++,
     deleted: callsOf(
       families,
       code,

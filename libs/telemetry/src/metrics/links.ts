@@ -37,7 +37,7 @@ export function packetMetrics(families: Families): Subscriptions {
     },
     'packet:error'(role, code) {
       // Upstream names the packet that it could not send; ours are never known by then.
-      errors.of({ code, packet_type: 'Unknown', segment: SEGMENTS[role].received }).inc();
+      errors.of({ code, packet_type: 'Unknown', segment: SEGMENTS[role].received }).value++;
     },
   };
 }
@@ -60,10 +60,10 @@ export function sessionMetrics(families: Families): Subscriptions {
   }
   return {
     'session:open'({ protocol }) {
-      sessions.of({ protocol }).inc();
-      opens.of({ protocol }).inc();
+      sessions.of({ protocol }).value++;
+      opens.of({ protocol }).value++;
     },
-    'session:close': ({ protocol }) => sessions.of({ protocol }).dec(),
+    'session:close': ({ protocol }) => sessions.of({ protocol }).value--,
   };
 }
 
@@ -72,7 +72,7 @@ export function hubLinkMetrics(families: Families): Subscriptions {
   const opens = families.counter('hub_link_opens_total', 'Links to hubs that this gateway opened.');
   const failures = families.counter('hub_link_failures_total', 'Links to hubs that could not be opened.');
   return {
-    'peer:open': () => opens.inc(),
-    'peer:failure': () => failures.inc(),
+    'peer:open': () => opens.value++,
+    'peer:failure': () => failures.value++,
   };
 }

@@ -1,9 +1,9 @@
 import type { SessionWatcher } from '@isthmus/directory';
 import type { Subscriptions } from '../events.ts';
-import { Census, ownSessions, type SessionCounter } from './census.ts';
+import { Census, ownSessions, type SessionCounter, showByName } from './census.ts';
 import type { Families } from './families.ts';
 import { type LimitedTenant, tenantLimitMetrics } from './tenants.ts';
-import { keptMetrics } from './tunnels.ts';
+import { keptMetrics } from './traffic.ts';
 
 /** What a program knows about its plane. Read for each page. */
 export interface PlaneState {
@@ -52,7 +52,10 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
     'Sessions that dials can use. A gateway counts those of all hubs, from its copy of the registry.',
     () => known.total,
   );
-  known.show(families, 'sessions', 'sessions that dials can use', () => (state?.gateway ? [state.gateway.tenant] : []));
+  const what = 'sessions that dials can use';
+  const always = () => (state?.gateway ? [state.gateway.tenant] : []);
+  showByName(families, 'tenant', 'sessions', what, () => known.tenants, always);
+  showByName(families, 'hub', 'sessions', what, () => known.hubs);
   if (role === 'gateway') {
     coverageMetrics(families, known, () => state?.gateway);
     keptMetrics(families, () => state?.kept?.());
@@ -78,7 +81,7 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
 
 function registryMetrics(families: Families, registry: () => PlaneState['registry'] | undefined): Subscriptions {
   const up = families.gauge('registry_up', '1 while the registry answers, 0 while it does not.');
-  up.set(1);
+  up.value = 1;
   const answered = () => registry()?.lastAnswerAt;
   families.measured(
     'registry_age_seconds',
@@ -91,13 +94,17 @@ function registryMetrics(families: Families, registry: () => PlaneState['registr
   families.measured('registry_lag_changes', 'Changes in the registry that this process has not read.', () =>
     answered() === undefined ? undefined : registry()?.behind,
   );
-  return { registry: (state) => up.set(state === 'up' ? 1 : 0) };
+  return {
+    registry(state) {
+      up.value = state === 'up' ? 1 : 0;
+    },
+  };
 }
 
 function coverageMetrics(families: Families, known: Census, gateway: () => GatewayState | undefined): void {
   families.measured('reachable_sessions', 'Known sessions whose hub this gateway can reach.', () => {
     let reachable = 0;
-    for (const [hubId, sessions] of known.hubs()) if (gateway()?.reaches(hubId)) reachable += sessions;
+    for (const [hubId, sessions] of known.hubs) if (gateway()?.reaches(hubId)) reachable += sessions;
     return reachable;
   });
   families.measured(

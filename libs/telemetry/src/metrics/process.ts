@@ -115,7 +115,11 @@ export function eventLoopDelay(families: Families, now = () => performance.now()
 /** Counts the audit records that a process lost. */
 export function auditMetrics(families: Families): Subscriptions {
   const dropped = families.counter('audit_dropped_total', 'Audit records that were lost.');
-  return { 'audit:dropped': (records) => dropped.inc(records) };
+  return {
+    'audit:dropped'(records) {
+      dropped.value += records;
+    },
+  };
 }
 
 /** When a program's certificates expire, and whether their files can be used. */
@@ -132,12 +136,14 @@ export function certificateMetrics(families: Families): Subscriptions {
   );
   const faulty = new Map<string, Set<string>>();
   return {
-    certificate: (where, validUntil) => expiry.of({ where }).set(validUntil / 1000),
+    certificate(where, validUntil) {
+      expiry.of({ where }).value = validUntil / 1000;
+    },
     'certificate:failure'(where, files, error) {
       const of = getOrPut(faulty, where, () => new Set<string>());
       if (error) of.add(files);
       else of.delete(files);
-      faults.of({ where }).set(of.size);
+      faults.of({ where }).value = of.size;
     },
   };
 }

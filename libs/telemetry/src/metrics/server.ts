@@ -1,16 +1,23 @@
 import type { Strategy } from '@isthmus/directory';
-import { type CallerProtocol, type Role, upstreamReason } from '@isthmus/tunnel';
+import type { CallerProtocol, Role } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
-import { apiServerMetrics } from './api-servers.ts';
 import { Backends, ownSessions } from './census.ts';
-import { attemptCounts, dialMetrics, parkedMetrics } from './dials.ts';
 import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCollection } from './leases.ts';
 import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
 import { type PlaneState, planeMetrics } from './plane.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
 import { type TenantsState, tenantMetrics } from './tenants.ts';
-import { openOf, resumeMetrics, tunnelMetrics } from './tunnels.ts';
+import {
+  attemptCounts,
+  clientMetrics,
+  dialMetrics,
+  openTunnels,
+  parkedMetrics,
+  refusalMetrics,
+  resumeMetrics,
+  tunnelMetrics,
+} from './traffic.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5];
@@ -41,20 +48,25 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
   const families = new Families('konnectivity_network_proxy_server_');
   const own = families.under('isthmus_');
   const { strategies, keptAfter } = options;
-  const role = options.role === 'hub' ? 'hub' : 'gateway';
+  const role: 'gateway' | 'hub' = options.role === 'hub' ? 'hub' : 'gateway';
   const backends = backendMetrics(families, strategies);
-  const all = [upstreamDialMetrics(families, role, tunnels), connectionMetrics(families), packetMetrics(families)];
+  const { upstream, answers } = upstreamTraffic(families, { role, tunnels });
+  const all = [answers, connectionMetrics(families), packetMetrics(families)];
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role, options.tenants !== undefined);
+  const attempts = role === 'gateway' ? attemptCounts(own) : undefined;
+  const traffic = { role, tunnels, upstream, keptAfter, attempts };
+  const { clients, subscriptions: ofClients } = clientMetrics(own, tunnels);
   all.push(
-    dialMetrics(own, role, keptAfter, role === 'gateway' ? attemptCounts(own) : undefined),
-    tunnelMetrics(own, role, tunnels),
+    dialMetrics(own, traffic),
+    tunnelMetrics(own, traffic, clients),
+    ofClients,
+    refusalMetrics(own, role),
     plane.subscriptions,
     certificateMetrics(own),
     auditMetrics(own),
   );
   if (role === 'gateway') all.push(parkedMetrics(own), hubLinkMetrics(own), resumeMetrics(own));
-  all.push(apiServerMetrics(own, tunnels));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   if (options.tenants) {
     const { subscriptions, sessions } = tenantMetrics(own, role, tunnels, options.tenants);
@@ -71,19 +83,20 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
 /** The metrics page of `isthmus hold`: its dials and tunnels, and how these went on. */
 export function holdMetrics({ events, tunnels }: ObservedProgram): Metrics {
   const own = new Families('isthmus_');
-  const ofTunnels = [tunnelMetrics(own, 'gateway', tunnels), resumeMetrics(own)];
-  const all = [...ofTunnels, dialMetrics(own, 'gateway'), certificateMetrics(own)];
+  const traffic = { role: 'gateway', tunnels } as const;
+  const ofTunnels = [tunnelMetrics(own, traffic), refusalMetrics(own, 'gateway'), resumeMetrics(own)];
+  const all = [...ofTunnels, dialMetrics(own, traffic), certificateMetrics(own)];
   return own.page(events, all, processMetrics(own));
 }
 
-function upstreamDialMetrics(families: Families, role: Role, tunnels: ObservedProgram['tunnels']): Subscriptions {
+function upstreamTraffic(families: Families, traffic: { readonly role: Role } & Pick<ObservedProgram, 'tunnels'>) {
   // Upstream observes this when it sends the answer to the caller, and only for dials that became tunnels.
-  const duration = families.histogram(
+  const dials = families.histogram(
     'dial_duration_seconds',
     'Latency of dial to the remote endpoint in seconds',
     LATENCY_BUCKETS,
   );
-  const lifetime = families.histogram(
+  const tunnels = families.histogram(
     'connection_duration_seconds',
     'Duration in seconds a proxied end-to-end connection was established (post-dial) before being closed.',
     CONNECTION_BUCKETS,
@@ -92,30 +105,18 @@ function upstreamDialMetrics(families: Families, role: Role, tunnels: ObservedPr
   families.measured(
     'established_connections',
     'Current number of established end-to-end connections (post-dial).',
-    () => openOf(role, tunnels),
+    openTunnels(traffic),
   );
   const failures = families.counters(
     'dial_failure_count',
     'Number of dial failures observed. Multiple failures can occur for a single dial request.',
     ['reason'],
   );
-  return {
-    'dial:start'(by) {
-      if (by === role) pending.inc();
-    },
-    'dial:end'(by, { trial }, { ms, error, failure = 'error' }) {
-      if (by !== role) return;
-      pending.dec();
-      if (trial) return;
-      if (!error) duration.observe(ms / 1000);
-      else failures.of({ reason: upstreamReason(failure) }).inc();
-    },
-    'dial:undelivered': () => failures.of({ reason: 'send_rsp' }).inc(),
-    'dial:unasked': () => failures.of({ reason: 'unrecognized_response' }).inc(),
-    'tunnel:close'(tunnel, _outcome, ms) {
-      if (tunnel.role === role) lifetime.observe(ms / 1000);
-    },
+  const answers: Subscriptions = {
+    'dial:undelivered': () => failures.of({ reason: 'send_rsp' }).value++,
+    'dial:unasked': () => failures.of({ reason: 'unrecognized_response' }).value++,
   };
+  return { upstream: { dials, tunnels, pending, failures }, answers };
 }
 
 /** Upstream's `service_method` label: the packet stream that each part of the plane reads. */
@@ -146,17 +147,17 @@ function connectionMetrics(families: Families): Subscriptions {
   const ofAgents = full.of({ service_method: METHODS.hub });
   const blocked: Readonly<Record<Role, typeof http>> = { gateway: ofCallers, hub: ofAgents, agent: ofAgents };
   return {
-    'caller:open': (via) => callers[via].inc(),
-    'caller:close': (via) => callers[via].dec(),
+    'caller:open': (via) => callers[via].value++,
+    'caller:close': (via) => callers[via].value--,
     'caller:write': (ms) => writes.observe(ms / 1000),
     'session:open'({ protocol }) {
-      if (protocol === 'packets') connect.inc();
+      if (protocol === 'packets') connect.value++;
     },
     'session:close'({ protocol }) {
-      if (protocol === 'packets') connect.dec();
+      if (protocol === 'packets') connect.value--;
     },
-    'receive:full': (role) => blocked[role].inc(),
-    'receive:free': (role) => blocked[role].dec(),
+    'receive:full': (role) => blocked[role].value++,
+    'receive:free': (role) => blocked[role].value--,
   };
 }
 

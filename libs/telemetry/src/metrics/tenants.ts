@@ -4,7 +4,7 @@ import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
 import { DistinctNames, type SessionCounter } from './census.ts';
 import type { Families, ObservedProgram } from './families.ts';
-import { carried } from './tunnels.ts';
+import { carried } from './traffic.ts';
 
 /** The tenants of a process with `--tenants-dir`. Read for each page. */
 export interface TenantsState {

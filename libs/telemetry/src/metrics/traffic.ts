@@ -1,0 +1,378 @@
+import { countIn, getOrPut } from '@isthmus/runtime';
+import {
+  type AttemptKind,
+  CUT_BY,
+  type CutBy,
+  type DialErrorCode,
+  type Role,
+  type TunnelInfo,
+  unlessProbed,
+  upstreamReason,
+} from '@isthmus/tunnel';
+import type { Subscriptions } from '../events.ts';
+import { recounted, showByName } from './census.ts';
+import type { Count, Durations, Families, ObservedProgram, Series } from './families.ts';
+
+/** In seconds: from a dial within one process to one that never gets an answer. */
+const DIAL_BUCKETS = [
+  ...[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05],
+  ...[0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+];
+
+/** What a dial spends its time on. Each phase contains those after it. The hub reports `hub`; the agent reports `agent` and the rest. */
+type Phase = 'total' | 'park' | 'attempt' | 'hub' | 'agent' | 'dns' | 'connect';
+
+/** How a dial, or one of its attempts, ended. `abandoned`: the caller gave up. `overtaken`: another attempt was faster. */
+const OUTCOMES = ['established', 'failed', 'abandoned', 'overtaken'] as const;
+type Outcome = (typeof OUTCOMES)[number];
+
+const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge', 'direct'];
+
+/** Upstream's families of the same dials and tunnels. Its servers have all, its agents only the duration of dials. */
+interface Upstream {
+  /** Of dials that became tunnels, from the request to the answer. */
+  readonly dials: Durations;
+  readonly failures?: Series<'reason', Count>;
+  readonly pending?: Count;
+  readonly tunnels?: Durations;
+}
+
+interface TrafficOptions {
+  readonly role: Role;
+  readonly tunnels: ObservedProgram['tunnels'];
+  readonly upstream?: Upstream;
+  /** In milliseconds. A dial that failed or took longer has a trace even if it was not sampled. Default: none has. */
+  readonly keptAfter?: number | undefined;
+  /** Counts those of a gateway's dials. */
+  readonly attempts?: Series<'kind' | 'outcome', Count> | undefined;
+}
+
+/**
+ * Counts the dials of one role that failed, and measures how long dials take, by phase. Phases that only our own hubs and agents report are
+ * missing for others.
+ */
+export function dialMetrics(families: Families, options: TrafficOptions): Subscriptions {
+  const { role, upstream, keptAfter = Number.POSITIVE_INFINITY, attempts } = options;
+  // A series appears with its first dial: most phases have only one or two outcomes.
+  const latencies = families.histograms(
+    'dial_latency_seconds',
+    'How long dials took, by outcome (established, failed, abandoned by the caller; attempts also overtaken by another) and phase: total, park (waiting for a session), attempt (each one), hub and agent (each including everything behind it), dns and connect (at the agent).',
+    DIAL_BUCKETS,
+    ['phase', 'outcome'],
+  );
+  const seen: Partial<Record<`${Phase} ${Outcome}`, Durations>> = {};
+  const observe = (phase: Phase, outcome: Outcome, ms?: number, traceparent?: string, kept?: boolean) => {
+    if (ms === undefined) return;
+    const series = `${phase} ${outcome}` as const;
+    seen[series] ??= latencies.of({ phase, outcome });
+    seen[series].observe(ms / 1000, traceparent, kept);
+  };
+  const errors = families.counters(
+    'dial_errors_total',
+    'Dials that failed to become a tunnel, by error name (RFC 9209).',
+    ['error'],
+  );
+  return {
+    'dial:start'(by) {
+      if (by === role && upstream?.pending) upstream.pending.value++;
+    },
+    'dial:end'(by, { trial, traceparent, log }, { error, failure, ms, timing }) {
+      if (by !== role) return;
+      if (upstream?.pending) upstream.pending.value--;
+      if (trial) return;
+      let ended: Outcome = 'established';
+      if (error) {
+        ended = failure === 'abandoned' ? 'abandoned' : 'failed';
+        errors.of({ error: error.code }).value++;
+        if (upstream?.failures) upstream.failures.of({ reason: upstreamReason(failure ?? 'error') }).value++;
+      } else upstream?.dials.observe(ms / 1000);
+      const kept = ms > keptAfter || (error !== undefined && keptAfter < Number.POSITIVE_INFINITY);
+      observe('total', ended, ms, traceparent, kept);
+      if (timing) {
+        // A part's own time is already observed as `total`.
+        if (role === 'gateway') observe('hub', ended, timing.hubMs);
+        if (role !== 'agent') observe('agent', ended, timing.agentMs);
+        observe('dns', ended, timing.dnsMs);
+        observe('connect', ended, timing.connectMs);
+      }
+      if (!log) return;
+      if (log.parkedMs > 0) observe('park', ended, log.parkedMs);
+      for (const attempt of log.attempts) {
+        // One that still ran when its dial was abandoned was abandoned too.
+        let outcome = attempt.outcome === 'running' ? ended : attempt.outcome;
+        if (outcome === 'overtaken' && ended === 'abandoned') outcome = 'abandoned';
+        if (attempts) attempts.of({ kind: attempt.kind, outcome }).value++;
+        observe('attempt', outcome, attempt.ms, traceparent);
+      }
+    },
+  };
+}
+
+/** The attempts of a gateway's dials, which `dialMetrics` counts. */
+export function attemptCounts(families: Families): Series<'kind' | 'outcome', Count> {
+  const attempts = families.counters(
+    'dial_attempts_total',
+    'Attempts to dial, by kind (first through a session, retry after a failed one, hedge alongside a slow one, or direct by the gateway itself) and outcome.',
+    ['kind', 'outcome'],
+  );
+  for (const kind of KINDS) for (const outcome of OUTCOMES) attempts.of({ kind, outcome });
+  return attempts;
+}
+
+/** Counts a gateway's parked dials. */
+export function parkedMetrics(families: Families): Subscriptions {
+  const parked = families.gauge('dials_parked', 'Dials that wait for a session.');
+  const parks = families.counter('dial_parks_total', 'How often dials were parked to wait for a session.');
+  return {
+    'dial:park'({ trial }) {
+      parked.value++;
+      if (!trial) parks.value++;
+    },
+    'dial:unpark': () => parked.value--,
+  };
+}
+
+/** Adds the bytes of open tunnels to those of ended ones. @param keyOf of which of them a tunnel is; undefined for none */
+export function carried<K>(
+  ended: Iterable<readonly [K, Pick<TunnelInfo, 'up' | 'down'>]>,
+  open: Iterable<TunnelInfo>,
+  keyOf: (tunnel: TunnelInfo) => K | undefined,
+): (readonly [of: K, direction: 'up' | 'down', bytes: number])[] {
+  const sums = new Map([...ended].map(([key, { up, down }]) => [key, { up, down }]));
+  for (const tunnel of open) {
+    const key = keyOf(tunnel);
+    const sum = key === undefined ? undefined : sums.get(key);
+    if (!sum) continue;
+    sum.up += tunnel.up;
+    sum.down += tunnel.down;
+  }
+  return [...sums].flatMap(([key, { up, down }]) => [[key, 'up', up] as const, [key, 'down', down] as const]);
+}
+
+/** Returns a function that counts the open tunnels of a role. */
+export function openTunnels({ role, tunnels }: Pick<TrafficOptions, 'role' | 'tunnels'>): () => number {
+  return () => {
+    let open = 0;
+    for (const tunnel of tunnels) if (tunnel.role === role) open++;
+    return open;
+  };
+}
+
+/** Counts the tunnels of one role, and what a process refuses and gets wrong. @param clients those of API servers' clients, if they have metrics */
+export function tunnelMetrics(
+  families: Families,
+  { role, tunnels, upstream }: TrafficOptions,
+  clients?: Map<string, ClientCounts>,
+): Subscriptions {
+  openMetrics(families, role, tunnels);
+  const ended = { up: 0, down: 0 };
+  families.tallied(
+    'counter',
+    'tunnel_bytes_total',
+    'Bytes that tunnels carried, up (caller to destination) or down (destination to caller), open tunnels included.',
+    ['direction'],
+    () => {
+      const sums = carried([[role, ended]], tunnels, (tunnel) => (tunnel.role === role ? role : undefined));
+      return sums.map(([, direction, bytes]) => [{ direction }, bytes] as const);
+    },
+  );
+  const idle = families.counters(
+    'idle_tunnels_ended_total',
+    'Tunnels that a drain ended because they were idle for --drain-idle-timeout.',
+    ['role'],
+  );
+  idle.of({ role });
+  const resets = families.counters(
+    'reset_tunnels_total',
+    'Tunnels that one of their ends reset, or that failed at it, by which end.',
+    ['by'],
+  );
+  for (const by of ['caller', 'destination']) resets.of({ by });
+  const cuts = role === 'gateway' ? cutsByTenant(families) : undefined;
+  return {
+    'tunnel:open'({ role: of, dial: { tenant } }) {
+      if (of === 'api-server' && clients) getOrPut(clients, tenant, clientCounts);
+      if (of === role && cuts) getOrPut(cuts, tenant, () => new Map(CUT_BY.map((cut) => [cut, 0])));
+    },
+    'tunnel:close'({ role: of, dial: { tenant }, up, down }, { how, by }, ms) {
+      const client = of === 'api-server' ? clients?.get(tenant) : undefined;
+      const sum = of === role ? ended : client;
+      if (!sum) return;
+      sum.up += up;
+      sum.down += down;
+      if (sum === client) return;
+      upstream?.tunnels?.observe(ms / 1000);
+      if (how === 'failed') resets.of({ by }).value++;
+      if (how !== 'cut') return;
+      const own = cuts?.get(tenant);
+      own?.set(by, (own.get(by) ?? 0) + 1);
+    },
+    'tunnel:idle': (tunnel) => idle.of({ role: tunnel.role }).value++,
+    tenants({ gone }) {
+      for (const tenant of gone) {
+        cuts?.delete(tenant);
+        clients?.delete(tenant);
+      }
+    },
+  };
+}
+
+/** Tunnels that are open, as they are when a page is read. An agent does not know the hub of a tunnel. */
+function openMetrics(families: Families, role: Role, tunnels: ObservedProgram['tunnels']): void {
+  const own = function* (nameOf: (tunnel: TunnelInfo) => string) {
+    for (const tunnel of tunnels) if (tunnel.role === role) yield nameOf(tunnel);
+  };
+  const [tenants, hubs] = [new Map<string, number>(), new Map<string, number>()];
+  showByName(families, 'tenant', 'tunnels', 'open tunnels', () =>
+    recounted(
+      tenants,
+      own(({ dial }) => dial.tenant),
+    ),
+  );
+  if (role !== 'agent')
+    showByName(families, 'hub', 'tunnels', 'open tunnels', () =>
+      recounted(
+        hubs,
+        own(({ hubId }) => hubId),
+      ),
+    );
+  families.measured('tunnel_queued_bytes', 'Bytes that open tunnels buffer for slow readers.', () => {
+    let queued = 0;
+    for (const tunnel of tunnels) if (tunnel.role === role) queued += tunnel.queued ?? 0;
+    return queued;
+  });
+}
+
+/**
+ * The tunnels of a gateway's callers that were cut. A tenant's lines begin at 0 with its first tunnel, since a line that begins at 1
+ * is no increase, and go with the tenant.
+ */
+function cutsByTenant(families: Families): Map<string, Map<CutBy, number>> {
+  const tenants = new Map<string, Map<CutBy, number>>();
+  families.tallied(
+    'counter',
+    'tunnels_cut_total',
+    'Tunnels that neither end has ended, by tenant and what cut them (docs/RELIABILITY.md).',
+    ['tenant', 'by'],
+    () => [...tenants].flatMap(([tenant, cuts]) => [...cuts].map(([by, count]) => [{ tenant, by }, count] as const)),
+  );
+  return tenants;
+}
+
+/** What a process turns away, what it gets wrong itself, and whose reader it did not wait for. */
+export function refusalMetrics(families: Families, role: Role): Subscriptions {
+  const refused = families.counters(
+    'refused_total',
+    'Connections and requests that were malformed or not allowed, by where.',
+    ['where'],
+  );
+  const faults = families.counters(
+    'faults_total',
+    'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log.',
+    ['where'],
+  );
+  const stalled = families.counters(
+    'stalled_tunnels_ended_total',
+    'Tunnels cut because their reader read nothing for 10 s and blocked others.',
+    ['role'],
+  );
+  stalled.of({ role });
+  return {
+    'tunnel:stalled': (by) => stalled.of({ role: by }).value++,
+    fault: (where) => faults.of({ where }).value++,
+    ...unlessProbed((where) => refused.of({ where }).value++),
+  };
+}
+
+/** What clients' connections to the API server of one tenant have carried, and how they failed. */
+interface ClientCounts {
+  up: number;
+  down: number;
+  readonly failures: Map<DialErrorCode, number>;
+}
+
+function clientCounts(): ClientCounts {
+  return { up: 0, down: 0, failures: new Map() };
+}
+
+/**
+ * Clients' connections to their API servers that this process has made. A tenant has lines from its first connection on, until its file is gone.
+ * @returns by tenant, what `tunnelMetrics` counts of them
+ */
+export function clientMetrics(families: Families, tunnels: ObservedProgram['tunnels']) {
+  const clients = new Map<string, ClientCounts>();
+  const tenantOf = ({ role, dial }: TunnelInfo) => (role === 'api-server' ? dial.tenant : undefined);
+  families.tallied(
+    'gauge',
+    'api_server_connections',
+    "Clients' connections to their API servers that this process has made, by tenant. A sum over all members counts each once.",
+    ['tenant'],
+    () => {
+      const open = Map.groupBy(tunnels, tenantOf);
+      return [...clients.keys()].map((tenant) => [{ tenant }, open.get(tenant)?.length ?? 0] as const);
+    },
+  );
+  families.tallied(
+    'counter',
+    'api_server_bytes_total',
+    'Bytes of these connections, by tenant, up (from the client) or down; open ones included.',
+    ['tenant', 'direction'],
+    () =>
+      carried(clients, tunnels, tenantOf).map(([tenant, direction, bytes]) => [{ tenant, direction }, bytes] as const),
+  );
+  families.tallied(
+    'counter',
+    'api_server_failures_total',
+    'Connections of clients that were reset by a limit, or because no address of their API server answered, by tenant and error name (RFC 9209).',
+    ['tenant', 'error'],
+    () =>
+      [...clients].flatMap(([tenant, { failures }]) =>
+        [...failures].map(([error, count]) => [{ tenant, error }, count] as const),
+      ),
+  );
+  const subscriptions: Subscriptions = {
+    'api-server:failure': ({ tenant }, { code }) => countIn(getOrPut(clients, tenant, clientCounts).failures, code, 1),
+  };
+  return { clients, subscriptions };
+}
+
+/** In seconds: from a round trip within a site to what `--resume-timeout` usually allows. */
+const PAUSE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3.5, 5, 10, 15, 30, 60, 120];
+
+/** What becomes of a gateway's tunnels whose hub, session or link is lost or about to go. */
+export function resumeMetrics(families: Families): Subscriptions {
+  const counts = families.counters(
+    'resumed_tunnels_total',
+    'How often tunnels went on through another stream, by how: resumed (after their hub, session or link was lost) or moved (while the old stream still carried).',
+    ['how'],
+  );
+  const [resumed, moved] = [counts.of({ how: 'resumed' }), counts.of({ how: 'moved' })];
+  const detached = families.gauge('detached_tunnels', 'Tunnels that wait for another way to their agent.');
+  const pauses = families.histogram(
+    'resume_pause_seconds',
+    'How long tunnels paused that were resumed.',
+    PAUSE_BUCKETS,
+  );
+  return {
+    'tunnel:detach': () => detached.value++,
+    'tunnel:attach'(_tunnel, paused) {
+      if (paused === 0) {
+        moved.value++;
+        return;
+      }
+      resumed.value++;
+      detached.value--;
+      pauses.observe(paused / 1000);
+    },
+    'tunnel:give-up': () => detached.value--,
+  };
+}
+
+/** @param kept reads the bytes that the process keeps; undefined if it resumes no tunnels */
+export function keptMetrics(families: Families, kept: () => number | undefined): void {
+  families.measured(
+    'resume_kept_bytes',
+    'Bytes that open tunnels keep until the other end has them. Absent with --resume-timeout 0.',
+    kept,
+  );
+}
