@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DialHistory } from './recent-history.ts';
+import { DialHistory } from './recent-dials.ts';
 
 const START = 1_000_000_000_000;
 const SLOT = 10_000;

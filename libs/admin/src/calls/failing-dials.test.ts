@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError, type DialErrorCode, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
+import { failingDials } from './failing-dials.ts';
 import { Recent } from './recent.ts';
-import { failingDials } from './seen-dials.ts';
 
 const { signal } = new AbortController();
 

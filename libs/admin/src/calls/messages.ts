@@ -18,8 +18,8 @@ import { ServerError, Status } from 'nice-grpc';
 import type { AdminBackend, KnownSession, Notice } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import type { SeenEvent } from './recent.ts';
+import type { SeenDial } from './recent-dials.ts';
 import type { Loss } from './recent-losses.ts';
-import type { SeenDial } from './seen-dials.ts';
 
 /** Some methods of the admin RPC. */
 export type Rpc<M extends keyof adminApi.AdminServiceImplementation> = Pick<adminApi.AdminServiceImplementation, M>;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type AttemptRecord, DialError, type DialLog, type DialOutcome } from '@isthmus/tunnel';
 import { phasesOf } from './messages.ts';
-import type { SeenDial } from './seen-dials.ts';
+import type { SeenDial } from './recent-dials.ts';
 
 function attempt(given: Partial<AttemptRecord>): AttemptRecord {
   return {

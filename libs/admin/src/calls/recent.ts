@@ -1,8 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { countIn, getOrPut, LruMap, Ring, SharedBudget } from '@isthmus/runtime';
 import {
-  type DialOutcome,
-  type DialRequest,
   Distrusted,
   formatDestination,
   type HoldCut,
@@ -15,9 +12,8 @@ import {
 } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 import { FairRing } from './fair-ring.ts';
-import { DialHistory } from './recent-history.ts';
+import { RecentDials } from './recent-dials.ts';
 import type { Loss } from './recent-losses.ts';
-import { type SeenDial, seenDial } from './seen-dials.ts';
 
 /** What happened to an agent's session with this hub, to this gateway's link to a hub, or to the registry. */
 export interface SeenEvent extends Omit<adminApi.Event, 'type' | 'role'> {
@@ -31,52 +27,22 @@ interface Kinds {
   readonly cut: adminApi.Cut;
   readonly refusal: adminApi.Refusal;
   readonly loss: Loss;
-  readonly dial: SeenDial;
-}
-
-/** @param again whether it was reported before, and its first byte has passed since */
-type Watcher = (dial: SeenDial, again: boolean) => void;
-
-/** The cuts of the last hour: the last first. */
-interface CutsOfHour {
-  readonly cuts: readonly adminApi.Cut[];
-  /** How many of the hour are not kept. */
-  readonly forgotten: number;
 }
 
 /**
  * The last hour of a process, as `isthmus events`, `cuts`, `status`, `watch` and the console show it: what happened, whose log may have been
- * rotated, or be out of reach; the dials of its first role, with how many sessions and tunnels there were; and each of the latest dials. A dial
- * costs one small object and a few additions. Text is formatted only on request.
+ * rotated, or be out of reach; and its dials. Text is formatted only on request.
  */
-export class Recent {
+export class Recent extends RecentDials {
   readonly #plane: PlaneEvents;
   /** What this process saw: agents, hubs and the registry that came and went, cuts, and who has not come back. */
   readonly #seen = new FairRing<Kinds>(ADMIN.seen, ADMIN.eventsOfOne);
   /** What strangers cause and callers claim takes none of its places: refusals, and the cuts that `isthmus hold` tells. */
   readonly #told = new FairRing<Kinds>(ADMIN.told);
-  /** The last dials that ended, and beside them those that failed or were slow. */
-  readonly #last = new Ring<SeenDial>(ADMIN.dials);
-  readonly #remarkable = new FairRing<Kinds>(ADMIN.remarkableDials);
-  /** The kept dials whose tunnels are open. */
-  readonly #open = new WeakMap<DialRequest, { firstByteMs?: number } & SeenDial>();
-  /** Without an answer yet, by tenant. */
-  readonly #pending = {
-    gateway: new Map<string, number>(),
-    hub: new Map<string, number>(),
-    agent: new Map<string, number>(),
-  };
-  /** When callers that have proven who they are last dialled, by tenant and name. */
-  readonly #callers = new LruMap<string, LruMap<string, number>>(ADMIN.callersTenants);
-  readonly #watchers = new Set<Watcher>();
-  /** Operators of one tenant get no more than they leave to others. */
-  readonly #places = new SharedBudget(ADMIN.watchers, true);
-  #parked = 0;
-  readonly #dials = new DialHistory(ADMIN.slotMs, Date.now());
-  readonly #dialsOf = new LruMap<string, DialHistory>(ADMIN.historyTenants);
 
   /** @param own whose start is the first event. Without it, dials are a gateway's */
   constructor(events: PlaneEvents, own?: Pick<SeenEvent, 'id'> & { readonly role: Role }) {
+    super(events, own?.role ?? 'gateway');
     this.#plane = events;
     if (own) this.#event({ ...own, type: 'came', tenant: '', hubId: '', address: '', reason: 'started' });
     events.on('session:open', (session) => this.#agent('came', session));
@@ -87,19 +53,6 @@ export class Recent {
     events.on('registry', (state, reason) =>
       this.#event({ type: `registry_${state}`, tenant: '', id: '', hubId: '', address: '', reason }),
     );
-    events.on('tunnel:close', (tunnel, { how, by, error }, ageMs) => {
-      if (tunnel.role !== 'gateway' || how !== 'cut') return;
-      this.#cut(this.#seen, cutOf(tunnel, { by, reason: error.message, ageMs, atMs: Date.now() }));
-    });
-    const first = own?.role ?? 'gateway';
-    events.on('dial:start', this.#began.bind(this));
-    events.on('dial:end', (role, dial, outcome) => {
-      this.#ended(role, dial, outcome);
-      if (role === first && !dial.trial) this.#dialled(dial.tenant, outcome.ms, outcome.error !== undefined);
-    });
-    events.on('tunnel:first-byte', ({ dial }, ms) => this.#answered(dial, ms));
-    events.on('dial:park', () => void this.#parked++);
-    events.on('dial:unpark', () => void this.#parked--);
     events.on('hold:cut', ({ dial, agentId, gateway, hold, by, reason, ms: ageMs, agoMs, up, down }) => {
       if (agoMs >= ADMIN.historyMs) return;
       const cut = cutOf({ dial, agentId, hubId: '', up, down }, { by, reason, ageMs, atMs: Date.now() - agoMs });
@@ -117,8 +70,8 @@ export class Recent {
     return [...this.#seen.of('event'), ...lost].filter(({ atMs }) => now - atMs < ADMIN.historyMs);
   }
 
-  /** @param tenant unset: all */
-  cuts(tenant?: string, now = Date.now()): CutsOfHour {
+  /** The cuts of the last hour, the last first, and how many are not kept. @param tenant unset: all */
+  cuts(tenant?: string, now = Date.now()): { readonly cuts: readonly adminApi.Cut[]; readonly forgotten: number } {
     const since = now - ADMIN.historyMs;
     const rings = [this.#seen, this.#told];
     const cuts = rings.flatMap((ring) => [...ring.of('cut', tenant)]).filter(({ atMs }) => atMs >= since);
@@ -155,109 +108,13 @@ export class Recent {
     });
   }
 
-  /** Yields the kept dials, in the order in which they ended. */
-  *dials(): Iterable<SeenDial> {
-    const last = new Set(this.#last);
-    // A dial outside the last ones ended before all of them.
-    for (const dial of this.#remarkable.of('dial')) if (!last.has(dial)) yield dial;
-    yield* last;
-  }
-
-  /** Returns a dial that ended a moment ago. */
-  find(id: string, role: Role): SeenDial | undefined {
-    return [...this.#last].findLast((dial) => dial.id === id && dial.role === role);
-  }
-
-  /** Dials that wait for a session to open. */
-  get parked(): number {
-    return this.#parked;
-  }
-
-  /** Dials without an answer yet. @param tenant unset: of all */
-  pending(role: Role, tenant?: string): number {
-    const pending = this.#pending[role];
-    return tenant === undefined ? [...pending.values()].reduce((sum, of) => sum + of, 0) : (pending.get(tenant) ?? 0);
-  }
-
-  /** The names of a tenant's callers that dialled lately, in order. */
-  callersOf(tenant: string, now = performance.now()): string[] {
-    const known = [...(this.#callers.get(tenant) ?? [])];
-    return known.flatMap(([name, at]) => (now - at < ADMIN.callerMs ? [name] : [])).sort();
-  }
-
-  get watchers(): number {
-    return this.#watchers.size;
-  }
-
-  /**
-   * Calls `watcher` when a dial starts and when it ends. Returns what stops it; undefined if there are too many.
-   * @param tenant whose operator watches; unset: the plane's
-   */
-  watch(watcher: Watcher, tenant?: string): (() => void) | undefined {
-    if (!this.#places.take(1, tenant)) return undefined;
-    this.#watchers.add(watcher);
-    return () => {
-      if (this.#watchers.delete(watcher)) this.#places.give(1, tenant);
-    };
-  }
-
-  /** How many dials there were in the last hour, by slots. @param tenant unset: all */
-  slots(tenant?: string): Pick<adminApi.GetHistoryResponse, 'slotMs' | 'slots'> {
-    const dials = tenant === undefined ? this.#dials : this.#dialsOf.get(tenant);
-    return { slotMs: dials?.slotMs ?? ADMIN.tenantSlotMs, slots: dials?.slots(Date.now()) ?? [] };
-  }
-
-  /** How many dials there were lately. @param slots so many full ones, and what has passed of the current one */
-  rate(slots: number): ReturnType<DialHistory['over']> {
-    return this.#dials.over(slots, Date.now());
-  }
-
-  /** Samples what `count` returns, twice a slot, until the returned function is called. */
-  follow(count: () => { readonly sessions: number; readonly tunnels: number }): () => void {
-    const look = () => this.#dials.sample(Date.now(), count());
-    look();
-    const timer = setInterval(look, ADMIN.slotMs / 2).unref();
-    return () => clearInterval(timer);
-  }
-
   /** An operator's probe comes from there, so its refusal is not kept. */
   expect(remote: string): void {
     this.#plane.emit('probe', remote);
   }
 
-  #began(role: Role, dial: DialRequest): void {
-    countIn(this.#pending[role], dial.tenant, 1);
-    const { principal } = dial.caller ?? {};
-    if (role === 'gateway' && principal?.role === 'caller') {
-      const callers = getOrPut(this.#callers, principal.tenant, () => new LruMap(ADMIN.callersOfTenant));
-      callers.set(principal.name, performance.now());
-    }
-    if (this.#watchers.size === 0) return;
-    const seen = seenDial(role, dial, performance.now(), undefined);
-    for (const watcher of this.#watchers) watcher(seen, false);
-  }
-
-  #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
-    countIn(this.#pending[role], dial.tenant, -1);
-    const seen = seenDial(role, dial, performance.now() - outcome.ms, outcome);
-    this.#last.push(seen);
-    if (outcome.error || outcome.ms >= ADMIN.slowDialMs)
-      this.#remarkable.keep({ kind: 'dial', owner: dial.tenant, source: '', at: Date.now(), value: seen });
-    if (role === 'gateway' && !outcome.error) this.#open.set(dial, seen);
-    for (const watcher of this.#watchers) watcher(seen, false);
-  }
-
-  #answered(dial: DialRequest, ms: number): void {
-    const seen = this.#open.get(dial);
-    if (!seen) return;
-    seen.firstByteMs = ms;
-    for (const watcher of this.#watchers) watcher(seen, true);
-  }
-
-  #dialled(tenant: string, ms: number, failed: boolean): void {
-    const now = Date.now();
-    this.#dials.count(now, ms, failed);
-    getOrPut(this.#dialsOf, tenant, () => new DialHistory(ADMIN.tenantSlotMs, now)).count(now, ms, failed);
+  protected override onCut(tunnel: TunnelInfo, how: Omit<How, 'atMs'>): void {
+    this.#cut(this.#seen, cutOf(tunnel, { ...how, atMs: Date.now() }));
   }
 
   #agent(type: SeenEvent['type'], { tenant, agentId: id, hubId, remote: address }: SessionInfo, reason = ''): void {

@@ -5,8 +5,9 @@ import { type Check, VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
+import { failingDials } from './failing-dials.ts';
 import { ADMISSIONS, dialMessage, invalid, lossMessage, noticeMessage, ROLES, type Rpc } from './messages.ts';
-import { failingDials, type SeenDial } from './seen-dials.ts';
+import type { SeenDial } from './recent-dials.ts';
 
 type Names = Pick<adminApi.GetStatusResponse, 'program' | 'memberId' | 'hubId' | 'agentId' | 'zone' | 'plane'>;
 

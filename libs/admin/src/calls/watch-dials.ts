@@ -3,7 +3,7 @@ import { formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { dialMessage, exhausted, invalid, ROLES, type Rpc } from './messages.ts';
-import type { SeenDial } from './seen-dials.ts';
+import type { SeenDial } from './recent-dials.ts';
 
 /** An event for a watcher, and the number of events dropped before it. */
 interface Told<T> {

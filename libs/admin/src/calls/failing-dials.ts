@@ -1,41 +1,8 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { getOrPut } from '@isthmus/runtime';
-import {
-  type Destination,
-  type DialLog,
-  type DialOutcome,
-  type DialRequest,
-  formatDestination,
-  type Role,
-} from '@isthmus/tunnel';
+import { formatDestination, type Role } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
-
-/** A dial as one role saw it. It references no stream, signal or callback of the dial. */
-export interface SeenDial {
-  readonly role: Role;
-  readonly id: string;
-  readonly tenant: string;
-  readonly destination: Destination;
-  readonly caller: DialRequest['caller'];
-  readonly trial: DialRequest['trial'];
-  readonly traceparent: string | undefined;
-  /** Set only for the gateway role. In a process with both roles, the hub's dial carries it too. */
-  readonly log: DialLog | undefined;
-  /** The session that a gateway sent it to. Unset in the gateway's own view. */
-  readonly session: string | undefined;
-  /** When it started, in milliseconds of `performance.now()`. */
-  readonly start: number;
-  /** Unset while it runs. */
-  readonly outcome: DialOutcome | undefined;
-  /** From the answer to the destination's first byte. Set only for the gateway role, once the byte has passed. */
-  readonly firstByteMs?: number;
-}
-
-export function seenDial(role: Role, dial: DialRequest, start: number, outcome: DialOutcome | undefined): SeenDial {
-  const { id, tenant, destination, caller, trial, traceparent, session } = dial;
-  const log = role === 'gateway' ? dial.log : undefined;
-  return { role, id, tenant, destination, caller, trial, traceparent, log, session, start, outcome };
-}
+import type { SeenDial } from './recent-dials.ts';
 
 interface Failing {
   readonly last: SeenDial;
