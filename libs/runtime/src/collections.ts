@@ -94,19 +94,15 @@ export class LruMap<K, V> extends Map<K, V> {
 
   override get(key: K): V | undefined {
     const value = super.get(key);
-    if (value !== undefined) this.#append(key, value);
+    if (value !== undefined && super.delete(key)) super.set(key, value);
     return value;
   }
 
   override set(key: K, value: V): this {
-    this.#append(key, value);
-    if (this.size > this.#most) this.delete(this.keys().next().value as K);
-    return this;
-  }
-
-  #append(key: K, value: V): void {
-    this.delete(key);
+    super.delete(key);
     super.set(key, value);
+    if (this.size > this.#most) super.delete(this.keys().next().value as K);
+    return this;
   }
 }
 
@@ -206,11 +202,9 @@ export class Queue<T> {
  * deleted ones are emptied.
  */
 export class OpenTable<K, T> {
+  /** Its own methods alone change it. */
+  size = 0;
   readonly #slots = new Map<K, { open: T | undefined }>();
-
-  get size(): number {
-    return this.#slots.size;
-  }
 
   has(id: K): boolean {
     return this.#slots.has(id);
@@ -223,7 +217,7 @@ export class OpenTable<K, T> {
   set(id: K, open: T): void {
     const slot = this.#slots.get(id);
     if (slot) slot.open = open;
-    else this.#slots.set(id, { open });
+    else this.size = this.#slots.set(id, { open }).size;
   }
 
   delete(id: K): void {
@@ -231,6 +225,7 @@ export class OpenTable<K, T> {
     if (!slot) return;
     slot.open = undefined;
     this.#slots.delete(id);
+    this.size = this.#slots.size;
   }
 
   /** In the order of insertion, without items that are deleted meanwhile. */

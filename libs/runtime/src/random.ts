@@ -10,13 +10,11 @@ import { RUNTIME } from './defaults.ts';
  * nothing.
  */
 export class RandomSet<T extends object> implements Iterable<T> {
+  /** Its own methods alone change it. */
+  size = 0;
   readonly #members: T[] = [];
   /** Where each member is. Unset until the set first outgrows a scan. */
   #places: WeakMap<T, number> | undefined;
-
-  get size(): number {
-    return this.#members.length;
-  }
 
   has(member: T): boolean {
     return this.#places ? this.#places.has(member) : this.#members.includes(member);
@@ -24,7 +22,8 @@ export class RandomSet<T extends object> implements Iterable<T> {
 
   add(member: T): void {
     if (this.#places ? this.#places.has(member) : this.#members.includes(member)) return;
-    const place = this.#members.push(member) - 1;
+    const place = this.size;
+    this.size = this.#members.push(member);
     if (this.#places) this.#places.set(member, place);
     else if (place >= RUNTIME.scannedMembers) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
   }
@@ -34,6 +33,7 @@ export class RandomSet<T extends object> implements Iterable<T> {
     const place = this.#places ? (this.#places.get(member) ?? -1) : this.#members.indexOf(member);
     if (place < 0) return false;
     const last = this.#members.pop() as T;
+    this.size--;
     if (last !== member) {
       this.#members[place] = last;
       this.#places?.set(last, place);
@@ -44,6 +44,7 @@ export class RandomSet<T extends object> implements Iterable<T> {
 
   clear(): void {
     this.#members.length = 0;
+    this.size = 0;
     this.#places = undefined;
   }
 

@@ -90,64 +90,49 @@ class Passage implements WaitingDial {
       }
       if (said) throw said;
     }
-    return open(this.#request).then(
-      (established) => this.#answered(established),
-      (thrown) => {
-        throw this.#failed(thrown);
-      },
-    );
+    return open(this.#request).then(this.#answered, (thrown) => {
+      throw this.#failed(thrown);
+    });
   }
 
-  #answered(established: Established): Established {
-    const { stages = [], role } = this.#options;
+  /** @throws why nobody gets the tunnel: a stage, or a listener, which is not the dial's fault */
+  readonly #answered = (established: Established): Established => {
+    const { stages = [] } = this.#options;
     try {
       for (let at = this.#passed - 1; at >= 0; at--) stages[at]?.answered?.(this.#request, established);
     } catch (thrown) {
       established.end.abort(thrown as Error);
       throw this.#failed(thrown);
     }
-    this.#leave();
     const { agentId, sessionId, hubId, agentPrincipal } = established;
-    const ms = performance.now() - this.#start;
-    const timing = timed(role, ms, established.timing);
-    established.timing = timing;
+    const through = { agentId, sessionId, hubId, ...(agentPrincipal !== undefined && { agentPrincipal }) };
     try {
-      this.#report({ ms, agentId, sessionId, hubId, timing, ...(agentPrincipal !== undefined && { agentPrincipal }) });
+      this.#end(established, through);
     } catch (thrown) {
-      // A listener threw, which is not the dial's fault. Nobody will get the tunnel now.
       established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));
       throw thrown;
     }
     return established;
-  }
+  };
 
   #failed(thrown: unknown): DialError {
-    this.#leave();
-    const { role } = this.#options;
     const error = asDialError(thrown);
-    const ms = performance.now() - this.#start;
-    error.timing = timed(role, ms, error.timing);
-    if (role === 'gateway') error.traceparent = this.#request.traceparent;
-    this.#report({ ms, error, failure: failureOf(error, this.#request), timing: error.timing });
+    if (this.#options.role === 'gateway') error.traceparent = this.#request.traceparent;
+    this.#end(error, { error, failure: failureOf(error, this.#request) });
     return error;
   }
 
-  #leave(): void {
-    const { stages = [] } = this.#options;
+  /** It leaves its stages, and its end is reported. @param answer goes back to the caller with this part's own time */
+  #end(answer: { timing: DialTiming }, outcome: Omit<DialOutcome, 'ms' | 'timing'>): void {
+    const { stages = [], role, observation } = this.#options;
     while (this.#passed > 0) stages[--this.#passed]?.left?.(this.#request);
+    const ms = performance.now() - this.#start;
+    if (role !== 'gateway') answer.timing = { ...answer.timing, [role === 'hub' ? 'hubMs' : 'agentMs']: ms };
+    const { timing } = answer;
+    const whole = { ms, timing, ...outcome };
+    this.#span?.end(whole);
+    observation.events.emit('dial:end', role, this.#request, whole);
   }
-
-  #report(outcome: DialOutcome): void {
-    const { role, observation } = this.#options;
-    this.#span?.end(outcome);
-    observation.events.emit('dial:end', role, this.#request, outcome);
-  }
-}
-
-/** Adds this part's own time to the report that goes back to the caller. */
-function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
-  if (role === 'gateway') return timing;
-  return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
 }
 
 function failureOf(error: DialError, request: DialRequest): DialFailure {

@@ -12,27 +12,7 @@ import type { DialLimits, RefusingLimit } from './table.ts';
  * A hub has none, because both ends of its dials have one. Tenants' limits belong here.
  */
 export class DialLimiter {
-  readonly limit: Stage = {
-    name: 'limit',
-    enter: ({ tenant }) => {
-      // `retryAfter` is 0 because another process accepts the dial at once.
-      if (this.#closed)
-        return new DialError('destination_unavailable', 'proxy is shutting down', { retryable: true, retryAfter: 0 });
-      const limiter = this.#limiterOf(tenant);
-      const refusal = limiter.admit('dial');
-      if (refusal) return refusal;
-      limiter.pendingDials++;
-      this.#pending++;
-      return undefined;
-    },
-    answered: ({ tenant }, established) => {
-      if (this.#limits) this.#limiterOf(tenant).carry(established);
-    },
-    left: ({ tenant }) => {
-      this.#limiterOf(tenant).pendingDials--;
-      if (--this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
-    },
-  };
+  readonly limit: Stage;
   readonly #limits: ((tenant: string) => DialLimits) | undefined;
   readonly #idle: (() => void)[] = [];
   readonly #tenants = new Map<string, TenantLimiter>();
@@ -43,6 +23,25 @@ export class DialLimiter {
   /** @param limits a tenant's, as they are now. Default: `TUNNEL.pendingDials`, and nothing else is counted */
   constructor(limits?: (tenant: string) => DialLimits) {
     this.#limits = limits;
+    this.limit = {
+      name: 'limit',
+      enter: ({ tenant }) => {
+        // `retryAfter` is 0 because another process accepts the dial at once.
+        if (this.#closed)
+          return new DialError('destination_unavailable', 'proxy is shutting down', { retryable: true, retryAfter: 0 });
+        const limiter = this.#limiterOf(tenant);
+        const refusal = limiter.admit('dial');
+        if (refusal) return refusal;
+        limiter.pendingDials++;
+        this.#pending++;
+        return undefined;
+      },
+      ...(limits && { answered: ({ tenant }, established) => this.#limiterOf(tenant).carry(established) }),
+      left: ({ tenant }) => {
+        this.#limiterOf(tenant).pendingDials--;
+        if (--this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
+      },
+    };
   }
 
   /** Dials without an answer yet. */
