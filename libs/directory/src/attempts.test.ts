@@ -71,7 +71,7 @@ test('a hub that does not know a session outranks the copy of the registry', asy
     message: 'No agent available',
     cause: gone,
   });
-  assert.equal(directory.placement.size, 0);
+  assert.equal(directory.size, 0);
 });
 
 test('a dial whose caller left makes no further attempt', async () => {

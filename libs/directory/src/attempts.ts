@@ -185,7 +185,7 @@ class Attempts implements Due {
     const why = this.#last?.code;
     if (why) return why === 'destination_unavailable' || why === 'connection_terminated' || this.#hubLost;
     // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
-    if (this.#routing.directory.placement.sessionsOf(this.#request.tenant) === 0) return true;
+    if (this.#routing.directory.sessionsOf(this.#request.tenant) === 0) return true;
     const [candidate] = serving(this.#routing, this.#to);
     return candidate !== undefined;
   }
@@ -247,7 +247,16 @@ class Attempts implements Due {
     const answered = (established: Established) => {
       try {
         this.#leave(attempt);
-        this.#succeed(attempt, established);
+        this.#routing.suspects.clear(hubId, sessionId);
+        if (this.#state === 'settled') {
+          established.end.abort(new Error('another attempt was faster'));
+          release();
+          return;
+        }
+        this.#request.acknowledged?.();
+        recordOutcome(attempt, 'established');
+        this.#settle();
+        this.#outcome.resolve(established);
         established.end.whenLeft(release);
       } catch (thrown) {
         established.end.abort(thrown as Error);
@@ -258,7 +267,7 @@ class Attempts implements Due {
       ...this.#request,
       session: sessionId,
       acknowledged: () => this.#awaitAnswer(attempt),
-      underWay: (roundTripMs) => silence.underWay(roundTripMs),
+      underWay: silence.underWay,
       signal: attempt.abort,
     };
     if (span) enterSpan(asked, span);
@@ -289,19 +298,6 @@ class Attempts implements Due {
   #hedge({ sessionId, hubId }: AttemptRecord, withHub = hubId !== this.#routing.directory.ownHub): void {
     this.#routing.suspects.accuse(this.#request.tenant, sessionId, ...(withHub ? [hubId] : []));
     this.#start('hedge');
-  }
-
-  #succeed(attempt: Attempt, established: Established): void {
-    const { hubId, sessionId } = attempt.entry;
-    this.#routing.suspects.clear(hubId, sessionId);
-    if (this.#state === 'settled') {
-      established.end.abort(new Error('another attempt was faster'));
-      return;
-    }
-    this.#request.acknowledged?.();
-    recordOutcome(attempt, 'established');
-    this.#settle();
-    this.#outcome.resolve(established);
   }
 
   #failed(attempt: Attempt, error: DialError): void {

@@ -41,21 +41,21 @@ test('ten thousand sessions open and close and leave nothing behind', () => {
   const all = directory([hub('h1', { zone: 'z' })], []);
   const identifiers = { ...nothing, cidr: ['10.0.0.0/8'], host: ['x'] };
   for (let i = 0; i < 10_000; i++) all.apply({ kind: 'session', session: session(`s${i}`, { identifiers }) });
-  assert.equal(all.placement.size, 10_000);
+  assert.equal(all.size, 10_000);
   all.apply({ kind: 'hub-gone', hubId: 'h1', incarnation: 1 });
-  assert.equal(all.placement.size, 0);
+  assert.equal(all.size, 0);
   assert.deepEqual(chosen(all, '10.1.1.1', { strategies: ['default', 'destCIDR', 'destHost'] }), []);
 });
 
 test('sessions are counted by tenant', () => {
   const all = directory([hub('h1')], [session('a'), session('b'), session('c', { tenant: 'other' })]);
-  assert.deepEqual([...all.placement.tenants()].sort(), [
+  assert.deepEqual([...all.tenants()].sort(), [
     ['default', 2],
     ['other', 1],
   ]);
-  assert.deepEqual([all.placement.sessionsOf('default'), all.placement.sessionsOf('nobody')], [2, 0]);
+  assert.deepEqual([all.sessionsOf('default'), all.sessionsOf('nobody')], [2, 0]);
   all.forget('c');
-  assert.deepEqual([...all.placement.tenants()], [['default', 2]]);
+  assert.deepEqual([...all.tenants()], [['default', 2]]);
 });
 
 const said = (agentId: string, version: number, reason?: string, tenant = 'default') =>
@@ -69,11 +69,7 @@ test('an agent in quarantine is not chosen, not even as the last resort, until i
   assert.deepEqual(all.quarantines.inForce(), [said('a', 1, 'leaks').quarantine]);
   assert.equal(all.quarantines.of({ tenant: 'default', agentId: 'a' })?.reason, 'leaks');
   assert.equal(all.quarantines.of({ tenant: 'default', agentId: 'b' }), undefined);
-  assert.deepEqual(
-    [all.placement.size, all.placement.sessionsOf('default')],
-    [3, 3],
-    'its sessions are there all the same',
-  );
+  assert.deepEqual([all.size, all.sessionsOf('default')], [3, 3], 'its sessions are there all the same');
   all.apply(said('a', 2));
   assert.deepEqual(chosen(all, 'x'), ['a', 'a2', 'b']);
   assert.deepEqual(all.quarantines.inForce(), []);

@@ -1,6 +1,6 @@
-import { deleteFrom, getOrPut } from '@isthmus/runtime';
-import type { AgentName } from '@isthmus/tunnel';
-import { Placement, type Session } from './placement.ts';
+import { countIn, deleteFrom, getOrPut } from '@isthmus/runtime';
+import { type AgentName, agentKey } from '@isthmus/tunnel';
+import { Pool, prefixLength, type Session, type SessionState, sessionKeys } from './placement.ts';
 import type { SessionRecord } from './registry.ts';
 import { Replica } from './replica.ts';
 
@@ -21,15 +21,28 @@ interface DirectoryOptions {
   readonly random?: () => number;
 }
 
+/** What is found of a tenant. */
+interface Tenant {
+  sessions: number;
+  readonly pools: Map<string, Pool>;
+  /** Sessions in quarantine, which are in no pool, by the same keys. */
+  readonly quarantined: Map<string, Set<Session>>;
+  /** How many sessions use a prefix length, by address family. */
+  readonly lengths: Record<4 | 6, Map<number, number>>;
+  /** The lengths in use, longest first. */
+  readonly longestFirst: Record<4 | 6, readonly number[]>;
+}
+
 /**
- * A gateway's replica of the plane, with an index that finds the session for a destination. Sessions of an agent in quarantine are kept,
- * but never chosen.
+ * A gateway's replica of the plane, with an index by tenant, by what sessions can reach and by preference: a dial finds its session without
+ * visiting the others. Sessions of an agent in quarantine are kept, but never chosen.
  */
 export class Directory extends Replica {
   readonly ownHub: string | undefined;
   readonly random: () => number;
-  /** Its sessions, as routes find them. */
-  readonly placement = new Placement();
+  readonly #sessions = new Map<string, Session>();
+  readonly #tenants = new Map<string, Tenant>();
+  readonly #byAgent = new Map<string, Set<Session>>();
   /** Who waits for a session, by tenant. */
   readonly #waiting = new Map<string, Set<Arrived>>();
   readonly #watchers = new Set<SessionWatcher>();
@@ -80,22 +93,60 @@ export class Directory extends Replica {
 
   /** Removes a session that its hub does not have, or whose connection to the agent ended, until the hub announces it again. */
   forget(sessionId: string): void {
-    const record = this.placement.get(sessionId)?.record;
+    const record = this.#sessions.get(sessionId)?.record;
     if (record) this.apply({ kind: 'session-gone', ...record });
   }
 
   session(sessionId: string): Session | undefined {
-    return this.placement.get(sessionId);
+    return this.#sessions.get(sessionId);
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  /** Yields a tenant's sessions, including those in quarantine. Visits those of all tenants. */
+  *of(tenant: string): Generator<Session> {
+    for (const session of this.#sessions.values()) if (session.record.tenant === tenant) yield session;
   }
 
   /** An agent's sessions, including those in quarantine. */
   ofAgent(agent: AgentName): Iterable<Session> {
-    return this.placement.ofAgent(agent);
+    return this.#byAgent.get(agentKey(agent)) ?? [];
+  }
+
+  /** Open tunnels and pending dials of this gateway through a session's agent, over all hubs. */
+  loadOf({ record }: Session): number {
+    let open = 0;
+    for (const sibling of this.ofAgent(record)) open += sibling.open;
+    return open;
+  }
+
+  /** What a tenant has; nothing without sessions. */
+  ofTenant(tenant: string): Omit<Tenant, 'lengths'> {
+    return this.#tenants.get(tenant) ?? NOTHING;
+  }
+
+  /** How many sessions a tenant has, including those in quarantine. */
+  sessionsOf(tenant: string): number {
+    return this.ofTenant(tenant).sessions;
+  }
+
+  /** How many sessions are in quarantine, over all tenants. */
+  get quarantinedSessions(): number {
+    let count = 0;
+    for (const { quarantined } of this.#tenants.values()) count += quarantined.get('any')?.size ?? 0;
+    return count;
+  }
+
+  /** The tenants that have sessions, and how many. */
+  *tenants(): Iterable<readonly [tenant: string, sessions: number]> {
+    for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
   }
 
   /** Counts a tunnel through a session. @returns undoes that */
   enter(sessionId: string): () => void {
-    const session = this.placement.get(sessionId);
+    const session = this.#sessions.get(sessionId);
     return session ? countOn(session) : () => {};
   }
 
@@ -106,7 +157,7 @@ export class Directory extends Replica {
   }
 
   protected override went(record: SessionRecord): void {
-    this.placement.remove(record.sessionId);
+    this.#remove(record.sessionId);
     for (const watcher of this.#watchers) watcher.went(record);
   }
 
@@ -120,12 +171,70 @@ export class Directory extends Replica {
     const draining = record.draining || (hub?.draining ?? false) || this.#suspects.has(record.hubId);
     const quarantined = this.quarantines.ofSession(record)?.reason;
     const own = record.hubId === this.ownHub;
-    const before = this.placement.get(record.sessionId)?.state;
-    this.placement.put(record, { own, zone: hub?.zone ?? '', draining, quarantined });
+    const before = this.#sessions.get(record.sessionId)?.state;
+    this.#put(record, { own, zone: hub?.zone ?? '', draining, quarantined });
     // Those who wait could have taken it already, unless it is better now.
     const better = isNew || !before || before.quarantined !== undefined || (before.draining && !draining);
     if (quarantined === undefined && better) this.#tell(record.tenant, record.hubId);
   }
+  /** Adds a session, or changes the one with the same id, which keeps its count of tunnels. */
+  #put(record: SessionRecord, state: SessionState): void {
+    const { sessionId, identifiers } = record;
+    const session = this.#remove(sessionId) ?? { record, state, keys: [], open: 0 };
+    session.record = record;
+    session.state = state;
+    session.keys = sessionKeys(identifiers);
+    this.#sessions.set(sessionId, session);
+    const tenant = getOrPut(this.#tenants, record.tenant, emptyTenant);
+    for (const key of session.keys) {
+      if (state.quarantined !== undefined) getOrPut(tenant.quarantined, key, () => new Set<Session>()).add(session);
+      else getOrPut(tenant.pools, key, () => new Pool()).put(session);
+      countLength(tenant, key, 1);
+    }
+    tenant.sessions++;
+    getOrPut(this.#byAgent, agentKey(record), () => new Set<Session>()).add(session);
+  }
+
+  /** @returns the removed session, if there was one */
+  #remove(sessionId: string): Session | undefined {
+    const session = this.#sessions.get(sessionId);
+    if (!session) return undefined;
+    const { record, state, keys } = session;
+    this.#sessions.delete(sessionId);
+    const tenant = this.#tenants.get(record.tenant) as Tenant;
+    for (const key of keys) {
+      const pool = tenant.pools.get(key);
+      pool?.remove(session);
+      if (pool?.size === 0) tenant.pools.delete(key);
+      if (state.quarantined !== undefined) deleteFrom(tenant.quarantined, key, session);
+      countLength(tenant, key, -1);
+    }
+    tenant.sessions--;
+    if (tenant.sessions === 0) this.#tenants.delete(record.tenant);
+    deleteFrom(this.#byAgent, agentKey(record), session);
+    return session;
+  }
+}
+
+function emptyTenant(): Tenant {
+  return {
+    sessions: 0,
+    pools: new Map(),
+    quarantined: new Map(),
+    lengths: { 4: new Map(), 6: new Map() },
+    longestFirst: { 4: [], 6: [] },
+  };
+}
+
+const NOTHING = emptyTenant();
+
+function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
+  const prefix = prefixLength(key);
+  if (!prefix) return;
+  const { family, bits } = prefix;
+  const lengths = tenant.lengths[family];
+  const count = countIn(lengths, bits, by);
+  if (count === (by === 1 ? 1 : 0)) tenant.longestFirst[family] = [...lengths.keys()].sort((a, b) => b - a);
 }
 
 /** Counts a tunnel on a session. @returns a function that undoes it. It lives as long as the tunnel, so its closure holds only the session */

@@ -232,7 +232,7 @@ test('tunnels of an agent that has hung up everywhere are given up at once', asy
   loseAll(new HungUp('the agent has hung up'));
   await until(() => [...tunnels].length === 0, 'the end of all tunnels');
   assert.ok(attaches.length <= 1, 'only the first tunnel cannot know that the other session is gone too');
-  assert.equal(known.placement.size, 0);
+  assert.equal(known.size, 0);
   const ends = told.filter((what) => what.startsWith('cut by'));
   assert.ok(ends.length > 1);
   for (const end of ends) assert.equal(end, 'cut by agent: agent a has closed all its connections');
@@ -243,7 +243,7 @@ test('a tunnel whose agent has hung up on one hub does not try it there again', 
   const { tunnel, told, attaches, lose, known } = await gateway();
   const first = tunnel.sessionId;
   lose(new HungUp('the agent has hung up'));
-  assert.equal(known.placement.size, 1, 'the registry says it later');
+  assert.equal(known.size, 1, 'the registry says it later');
   await until(() => tunnel.attached, 'an attach');
   assert.notEqual(tunnel.sessionId, first);
   assert.deepEqual([attaches.length, told.length], [1, 2]);
@@ -262,7 +262,7 @@ test('a tunnel goes on through another session than the one that has failed it, 
   const { tunnel, lose, known } = await gateway();
   const first = tunnel.sessionId;
   lose();
-  assert.equal(known.placement.size, 2);
+  assert.equal(known.size, 2);
   await until(() => tunnel.attached, 'an attach');
   assert.notEqual(tunnel.sessionId, first);
 });

@@ -91,7 +91,7 @@ test('an agent that is much too busy at the own hub loses its preference, even i
     'own',
   );
   const open = (counts: Record<string, number>) => {
-    for (const each of all.placement.of('default')) each.open = counts[each.record.sessionId] ?? 0;
+    for (const each of all.of('default')) each.open = counts[each.record.sessionId] ?? 0;
   };
   open({ o: 1001, b: 600 });
   assert.deepEqual(chosen(all, 'x'), ['o']);

@@ -1,5 +1,5 @@
-import { countIn, deleteFrom, getOrPut, isIP, RandomSet } from '@isthmus/runtime';
-import { type AgentIdentifiers, type AgentName, agentKey, isNetwork } from '@isthmus/tunnel';
+import { deleteFrom, getOrPut, isIP, RandomSet } from '@isthmus/runtime';
+import { type AgentIdentifiers, isNetwork } from '@isthmus/tunnel';
 import ipaddr from 'ipaddr.js';
 import type { SessionRecord } from './registry.ts';
 
@@ -15,7 +15,7 @@ type PrefixLengths = Readonly<Record<4 | 6, readonly number[]>>;
  * and equal keys match. The key of a prefix holds its length and network, so a longest-prefix match costs one look-up for each
  * length in use, however many prefixes there are.
  */
-function sessionKeys(identifiers: AgentIdentifiers): string[] {
+export function sessionKeys(identifiers: AgentIdentifiers): string[] {
   const keys = new Set<string>(['any']);
   if (identifiers.defaultRoute) keys.add('default-route');
   for (const host of [...identifiers.host, ...identifiers.ipv4, ...identifiers.ipv6])
@@ -29,7 +29,7 @@ function sessionKeys(identifiers: AgentIdentifiers): string[] {
 }
 
 /** Returns the prefix length in a key of `sessionKeys`, or undefined if the key has none. */
-function prefixLength(key: string): { family: 4 | 6; bits: number } | undefined {
+export function prefixLength(key: string): { family: 4 | 6; bits: number } | undefined {
   const match = /^cidr([46])\/(\d+) /.exec(key);
   return match ? { family: Number(match[1]) as 4 | 6, bits: Number(match[2]) } : undefined;
 }
@@ -92,7 +92,7 @@ export function keyText(key: string): string {
 }
 
 /** What decides how much a session is preferred. */
-interface SessionState {
+export interface SessionState {
   /** Its hub runs in this process. */
   readonly own: boolean;
   /** Its hub's. Agents have zones too, but no gateway knows them. */
@@ -124,11 +124,6 @@ type Part = string | typeof OWN | typeof DRAINING;
 
 /** Sessions under one key, grouped by preference. There may be a pool for each session, so it has no empty part. */
 export class Pool extends Map<Part, RandomSet<Session>> {
-  /** Whether other zones than this one have sessions. */
-  isBeyond(zone: string): boolean {
-    return this.size > Number(this.has(OWN)) + Number(this.has(DRAINING)) + Number(this.has(zone));
-  }
-
   /** Of hubs in other zones than this one, a set for each zone. */
   beyond(zone: string): RandomSet<Session>[] {
     return [...this]
@@ -149,132 +144,4 @@ export class Pool extends Map<Part, RandomSet<Session>> {
 function partOf({ draining, own, zone }: SessionState): Part {
   if (draining) return DRAINING;
   return own ? OWN : zone;
-}
-
-/** What is found of a tenant. */
-interface Tenant {
-  sessions: number;
-  readonly pools: Map<string, Pool>;
-  /** Sessions in quarantine, which are in no pool, by the same keys. */
-  readonly quarantined: Map<string, Set<Session>>;
-  /** How many sessions use a prefix length, by address family. */
-  readonly lengths: Record<4 | 6, Map<number, number>>;
-  /** The lengths in use, longest first. */
-  readonly longestFirst: Record<4 | 6, readonly number[]>;
-}
-
-/**
- * Sessions, indexed by tenant, by what they can reach and by preference, so that a dial finds its session without visiting the
- * others.
- */
-export class Placement {
-  readonly #sessions = new Map<string, Session>();
-  readonly #tenants = new Map<string, Tenant>();
-  readonly #byAgent = new Map<string, Set<Session>>();
-
-  get size(): number {
-    return this.#sessions.size;
-  }
-
-  get(sessionId: string): Session | undefined {
-    return this.#sessions.get(sessionId);
-  }
-
-  /** Yields a tenant's sessions, including those in quarantine. Visits those of all tenants. */
-  *of(tenant: string): Generator<Session> {
-    for (const session of this.#sessions.values()) if (session.record.tenant === tenant) yield session;
-  }
-
-  /** An agent's sessions, including those in quarantine. */
-  ofAgent(agent: AgentName): Iterable<Session> {
-    return this.#byAgent.get(agentKey(agent)) ?? [];
-  }
-
-  /** Open tunnels and pending dials of this gateway through a session's agent, over all hubs. */
-  loadOf({ record }: Session): number {
-    let open = 0;
-    for (const sibling of this.ofAgent(record)) open += sibling.open;
-    return open;
-  }
-
-  /** What a tenant has; nothing without sessions. */
-  ofTenant(tenant: string): Omit<Tenant, 'lengths'> {
-    return this.#tenants.get(tenant) ?? NOTHING;
-  }
-
-  /** How many sessions a tenant has, including those in quarantine. */
-  sessionsOf(tenant: string): number {
-    return this.ofTenant(tenant).sessions;
-  }
-
-  /** How many sessions are in quarantine, over all tenants. */
-  get quarantinedSessions(): number {
-    let count = 0;
-    for (const { quarantined } of this.#tenants.values()) count += quarantined.get('any')?.size ?? 0;
-    return count;
-  }
-
-  /** The tenants that have sessions, and how many. */
-  *tenants(): Iterable<readonly [tenant: string, sessions: number]> {
-    for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
-  }
-
-  /** Adds a session, or changes the one with the same id, which keeps its count of tunnels. */
-  put(record: SessionRecord, state: SessionState): void {
-    const { sessionId, identifiers } = record;
-    const session = this.remove(sessionId) ?? { record, state, keys: [], open: 0 };
-    session.record = record;
-    session.state = state;
-    session.keys = sessionKeys(identifiers);
-    this.#sessions.set(sessionId, session);
-    const tenant = getOrPut(this.#tenants, record.tenant, emptyTenant);
-    for (const key of session.keys) {
-      if (state.quarantined !== undefined) getOrPut(tenant.quarantined, key, () => new Set<Session>()).add(session);
-      else getOrPut(tenant.pools, key, () => new Pool()).put(session);
-      countLength(tenant, key, 1);
-    }
-    tenant.sessions++;
-    getOrPut(this.#byAgent, agentKey(record), () => new Set<Session>()).add(session);
-  }
-
-  /** @returns the removed session, if there was one */
-  remove(sessionId: string): Session | undefined {
-    const session = this.#sessions.get(sessionId);
-    if (!session) return undefined;
-    const { record, state, keys } = session;
-    this.#sessions.delete(sessionId);
-    const tenant = this.#tenants.get(record.tenant) as Tenant;
-    for (const key of keys) {
-      const pool = tenant.pools.get(key);
-      pool?.remove(session);
-      if (pool?.size === 0) tenant.pools.delete(key);
-      if (state.quarantined !== undefined) deleteFrom(tenant.quarantined, key, session);
-      countLength(tenant, key, -1);
-    }
-    tenant.sessions--;
-    if (tenant.sessions === 0) this.#tenants.delete(record.tenant);
-    deleteFrom(this.#byAgent, agentKey(record), session);
-    return session;
-  }
-}
-
-function emptyTenant(): Tenant {
-  return {
-    sessions: 0,
-    pools: new Map(),
-    quarantined: new Map(),
-    lengths: { 4: new Map(), 6: new Map() },
-    longestFirst: { 4: [], 6: [] },
-  };
-}
-
-const NOTHING = emptyTenant();
-
-function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
-  const prefix = prefixLength(key);
-  if (!prefix) return;
-  const { family, bits } = prefix;
-  const lengths = tenant.lengths[family];
-  const count = countIn(lengths, bits, by);
-  if (count === (by === 1 ? 1 : 0)) tenant.longestFirst[family] = [...lengths.keys()].sort((a, b) => b - a);
 }

@@ -45,7 +45,7 @@ function planeOf(seed: number) {
     }),
     quarantines: some(agentIds.slice(0, 2)).map((agentId) => ({ tenant: 'default', agentId, reason: '', version: 1 })),
   });
-  for (const each of directory.placement.of('default')) each.open = one([0, 0, 3, 400, 600, 1000, 1001, 1300, 5000]);
+  for (const each of directory.of('default')) each.open = one([0, 0, 3, 400, 600, 1000, 1001, 1300, 5000]);
   // The clock stands still, so a suspect stays one.
   const suspects = new Suspects(() => 0);
   suspects.accuse(

@@ -62,7 +62,7 @@ export type Routed =
 
 /** Sessions of one rank. They may be of better ranks, too. */
 interface Tier extends Rank {
-  readonly sets: () => readonly RandomSet<Session>[];
+  readonly sets: readonly RandomSet<Session>[];
   readonly accepts: (session: Session) => boolean;
 }
 
@@ -88,26 +88,30 @@ const idOf = ({ step, key }: Lookup, { record }: Session) => `${step} ${key} ${r
 
 /** Returns the session that a dial takes: the first of its route. */
 export function bestOf(options: RouteOptions, to: RouteTo): Session | undefined {
-  return inTiers(options, to, (tier) => drawFrom(tier, options.directory.random));
+  for (const tier of tiersOf(options, to)) {
+    const session = drawFrom(tier, options.directory.random);
+    if (session) return session;
+  }
+  return undefined;
 }
 
 /** Returns only the sessions that have a rank, best first. @param seen gets what was found */
 function ranked(options: RouteOptions, to: RouteTo, seen: Set<string>): Routed[] {
   const found: Routed[] = [];
-  inTiers(options, to, (tier) => {
+  for (const tier of tiersOf(options, to)) {
     const first = drawFrom(tier, options.directory.random);
-    for (const session of first ? [first, ...tier.sets().flatMap((set) => [...set])] : []) {
+    for (const session of first ? [first, ...tier.sets.flatMap((set) => [...set])] : []) {
       const id = idOf(tier, session);
       if (seen.has(id) || !tier.accepts(session)) continue;
       seen.add(id);
       found.push({ session, rank: tier });
     }
-  });
+  }
   return found;
 }
 
-/** Visits the tiers of a route, best first, until a visit finds something. @returns what it found */
-function inTiers<T>(options: RouteOptions, to: RouteTo, visit: (tier: Tier) => T | undefined): T | undefined {
+/** Yields the tiers of a route, best first. Finds each when it is asked for. */
+function* tiersOf(options: RouteOptions, to: RouteTo): Generator<Tier, void> {
   const { directory, nextHop, suspects } = options;
   const { tenant, tried } = to;
   const all = lookups(options, to);
@@ -126,13 +130,8 @@ function inTiers<T>(options: RouteOptions, to: RouteTo, visit: (tier: Tier) => T
     if (!directory.someHub(usable)) continue;
     const eligible = ({ record: { sessionId, hubId } }: Session) =>
       !tried?.has(sessionId) && usable(hubId) && (takesAll || !suspects.has(sessionId, tenant));
-    for (const found of all)
-      for (const tier of tiersOf(found, options, suspected, eligible)) {
-        const result = visit(tier);
-        if (result !== undefined) return result;
-      }
+    for (const found of all) yield* tiersIn(found, options, suspected, eligible);
   }
-  return undefined;
 }
 
 /** Yields the sessions of a destination whose agents are not in quarantine, in no order: of a dial's tenant only, and as they are asked for. */
@@ -142,10 +141,9 @@ export function* serving(options: RouteOptions, to: RouteTo): Generator<Session,
 
 /** Returns what is looked up for a destination, and what that finds: by each strategy in turn, best first. */
 export function lookups(options: Pick<RouteOptions, 'directory' | 'strategies'>, to: RouteTo): Found[] {
-  const { placement } = options.directory;
   const { tenant, host, agent } = to;
   if (agent !== undefined) return [foundOfAgent(options, { ...to, agent })];
-  const { longestFirst, pools, quarantined } = placement.ofTenant(tenant);
+  const { longestFirst, pools, quarantined } = options.directory.ofTenant(tenant);
   const all: Found[] = [];
   for (const [step, strategy] of options.strategies.entries())
     for (const key of destinationKeys(strategy, host, longestFirst))
@@ -190,7 +188,7 @@ function* leftOut(options: RouteOptions, to: RouteTo, seen: ReadonlySet<string>)
     }
   }
   if (agent !== undefined) return;
-  for (const session of directory.placement.of(tenant)) {
+  for (const session of directory.of(tenant)) {
     if (!session.keys.some((key) => keys.has(key))) yield out(session, { step: -1, key: '' }, 'unfound');
   }
 }
@@ -199,37 +197,33 @@ function* leftOut(options: RouteOptions, to: RouteTo, seen: ReadonlySet<string>)
  * Yields the tiers of a pool, best first: the hub in this process, the own zone, other zones, draining sessions. An agent at the own hub
  * that is far busier than one elsewhere loses its preference.
  */
-function* tiersOf(
+function* tiersIn(
   { step, key, pool }: Found,
   { directory, zone }: RouteOptions,
   suspected: boolean,
   eligible: Tier['accepts'],
-): Generator<Tier> {
+): Generator<Tier, void> {
   if (!pool) return;
-  const tier = (place: Rank['place'], skipsBusy: boolean, sets: Tier['sets'], accepts: Tier['accepts']): Tier => {
+  const tier = (place: Rank['place'], sets: Tier['sets'], accepts = eligible): Tier => {
     return { suspected, step, key, place, skipsBusy, sets, accepts };
   };
-  const own = pool.get(OWN);
-  const near = pool.get(zone);
-  const draining = pool.get(DRAINING);
-  const far = pool.isBeyond(zone) ? () => pool.beyond(zone) : undefined;
+  const [own, near, draining] = [pool.get(OWN), pool.get(zone), pool.get(DRAINING)];
   let skipsBusy = true;
   if (own) {
-    const idle = (session: Session) => session.open <= DIRECTORY.busyTunnels && eligible(session);
-    yield tier('own', skipsBusy, () => [own], idle);
-    const load = (session: Session) => directory.placement.loadOf(session);
+    yield tier('own', [own], (session) => session.open <= DIRECTORY.busyTunnels && eligible(session));
+    const load = (session: Session) => directory.loadOf(session);
     const least = leastBusy(own, eligible, load);
     if (least < Number.POSITIVE_INFINITY) {
       const lighter = (session: Session) => load(session) * DIRECTORY.busyFactor < least && eligible(session);
-      if (near) yield tier('near', skipsBusy, () => [near], lighter);
-      if (far) yield tier('far', skipsBusy, far, lighter);
+      if (near) yield tier('near', [near], lighter);
+      yield tier('far', pool.beyond(zone), lighter);
       skipsBusy = false;
-      yield tier('own', skipsBusy, () => [own], eligible);
+      yield tier('own', [own]);
     }
   }
-  if (near) yield tier('near', skipsBusy, () => [near], eligible);
-  if (far) yield tier('far', skipsBusy, far, eligible);
-  if (draining) yield tier('draining', skipsBusy, () => [draining], eligible);
+  if (near) yield tier('near', [near]);
+  yield tier('far', pool.beyond(zone));
+  if (draining) yield tier('draining', [draining]);
 }
 
 /** Returns the load of the least loaded busy agent; infinite if no agent is busy. */
@@ -243,7 +237,7 @@ function leastBusy(own: Iterable<Session>, eligible: Tier['accepts'], load: (ses
 /** Draws two sessions of a tier at random, and returns the one with fewer open tunnels. */
 function drawFrom({ sets, accepts }: Tier, random: () => number): Session | undefined {
   // Both candidates come from one zone. A zone's chance is in proportion to its number of sessions.
-  for (const set of shuffledBySize(sets(), random)) {
+  for (const set of sets.length < 2 ? sets : shuffledBySize(sets, random)) {
     const first = set.draw(random, accepts);
     if (!first) continue;
     const second = set.size > 1 ? set.draw(random, (session) => session !== first && accepts(session)) : undefined;
@@ -253,7 +247,6 @@ function drawFrom({ sets, accepts }: Tier, random: () => number): Session | unde
 }
 
 function shuffledBySize(sets: readonly RandomSet<Session>[], random: () => number): readonly RandomSet<Session>[] {
-  if (sets.length < 2) return sets;
   return sets
     .map((set) => ({ set, rank: random() ** (1 / set.size) }))
     .sort((a, b) => b.rank - a.rank)

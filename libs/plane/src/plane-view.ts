@@ -73,7 +73,7 @@ export class PlaneView {
   get linked(): boolean {
     const { own, directory } = this.#options;
     if (!this.#peers || this.#peers.ready) return true;
-    if (own) return own.sessions.size > 0 || directory.placement.size === 0;
+    if (own) return own.sessions.size > 0 || directory.size === 0;
     return this.#countLinks().wanted === 0;
   }
 

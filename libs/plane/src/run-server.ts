@@ -252,7 +252,7 @@ async function startOperations(
     looked: (members) => losses.listed(members),
   });
   closing.defer(() => roster.close());
-  const sessionCount = () => (gateway ? directory.placement.size : (hub?.sessions.size ?? 0));
+  const sessionCount = () => (gateway ? directory.size : (hub?.sessions.size ?? 0));
   closing.defer(recent.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
   const backend: AdminBackend = {
     identity: identityOf(server, name),
@@ -345,7 +345,7 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
   if (gateway) {
     // Upstream's server is ready once it has an agent (docs/adr/0015). A gateway lets dials wait for one, and with many tenants
     // one without agents is no reason to send the callers of the others elsewhere.
-    found.push(sessionsCheck(directory.placement, hub && !tenancy ? gateway.routing.tenant : undefined));
+    found.push(sessionsCheck(directory, hub && !tenancy ? gateway.routing.tenant : undefined));
     found.push({ name: 'hubs', ok: plane.linked, detail: plane.links });
   } else if (hub) {
     // A hub without agents is ready. Its agents may come through a load balancer that first checks readiness.

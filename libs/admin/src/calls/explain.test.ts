@@ -52,7 +52,7 @@ function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.
   const { ownHub, open = {}, ...more } = rest;
   const directory = new Directory({ random: () => 0, ...(ownHub !== undefined && { ownHub }) });
   directory.reset({ hubs, sessions, quarantines });
-  for (const each of directory.placement.of('default')) each.open = open[each.record.sessionId] ?? 0;
+  for (const each of directory.of('default')) each.open = open[each.record.sessionId] ?? 0;
   const defaults = {
     strategies: ['default'],
     zone: '',
