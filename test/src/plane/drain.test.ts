@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { destination, goesTo } from '../edges/rig.ts';
 import { allInOne, echo, type Program, type Scope, scoped, startAgent, unlessSlow, until } from '../harness/index.ts';
 import { carries, dial, PROTOCOLS } from './dials.ts';
+import { isthmus } from './operator.ts';
 
 /** Says something every so often while it lives. */
 function pinging(scope: Scope, tunnel: Duplex, everyMs: number): void {
@@ -153,6 +154,21 @@ test(
     idle.resume().end();
     assert.equal((await agent.ended()).code, 0);
     assert.deepEqual(target.failures, []);
+  }),
+);
+
+test(
+  'a draining agent that is kicked ends at once',
+  scoped(async (scope) => {
+    const { server, agents } = await allInOne(scope);
+    const [agent] = agents as [Program];
+    const target = await echo(scope);
+    const used = await dial(scope, server, 'connect', target.authority);
+    pinging(scope, used, 500);
+    agent.signal('SIGTERM');
+    await until(async () => (await agent.get('/readyz')).status !== 200, { what: 'the agent to drain' });
+    await isthmus(server.program, 'kick', 'agent', 'agent-0');
+    assert.equal((await agent.ended()).code, 0);
   }),
 );
 
