@@ -67,7 +67,7 @@ export const AGENT = {
   apiServerWaitMs: 10_000,
   /** Open connections to the API server from one source: a pod's, or a node's own. A tenant has 50,000 at each process that connects for it. */
   apiServerClientsOfSource: 10_000,
-  /** How long clients of one source are refused after what came from it had gone round. Each connection made the next one within some 2 ms. */
+  /** How long clients of one source are refused after a connection of it came back to this agent. In such a loop, each makes the next one in 2 ms. */
   apiServerLedBackMs: 1000,
   /** Clients of the API server that wait for a hub at once, half of them from one source. Further ones are reset. */
   apiServerWaiting: 2000,
@@ -86,7 +86,7 @@ export const AGENT = {
   ownAddressesMs: 1000,
   /** How often an agent that drains looks whether another process takes the clients of the API server. */
   apiServerTakenLookMs: 100,
-  /** The same in times of what a look took: with 16,000 sockets on the node, 20 to 100 ms. */
+  /** The same, in multiples of what a look took: 20 to 100 ms with 16,000 sockets on the node. */
   apiServerTakenLookTimes: 20,
   /** How long dials that were already on their way may still arrive after a drain. */
   drainSettleMs: 1000,
@@ -94,7 +94,7 @@ export const AGENT = {
   drainLookMs: 50,
   /** How long an agent waits for the dial rules that a hub announced; then it ends the link. They are on their way when it begins to wait. */
   rulesMs: 10_000,
-  /** The longest token that replaces another one: hubs take no longer ones. Kubernetes' have about 1,000. */
+  /** The longest token that replaces another one, in characters, as hubs take it. Kubernetes' have about 1,000. */
   tokenCharacters: 16 * 1024,
   /** How often to look whether the token was rotated. The kubelet does so when a fifth of its life is left. */
   tokenLookMs: 2000,

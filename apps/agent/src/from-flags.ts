@@ -45,8 +45,8 @@ export function agentOptions(flags: AgentValues, observation: Observation): Agen
 const WORD = /^[\x21-\x7e]+$/;
 
 /**
- * Reads the token each time, because it is rotated in place. While its file holds none, as one that is being written, the token of before stays
- * in use: a hub ends a link whose message is too long, and takes nothing that is empty.
+ * Reads the token each time, because it is rotated in place. While its file holds none, perhaps because it is being written, the last token stays
+ * in use: a hub ends a link whose message is too long, and takes no empty token.
  */
 export function followedToken(path: string, events: PlaneEvents): () => string {
   let before: string | undefined;

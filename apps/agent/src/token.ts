@@ -16,7 +16,7 @@ export class AgentToken {
   readonly #clock: Clock;
   readonly #renewals = new Set<Renewal>();
 
-  /** @param read reads the token. While it cannot be read, it is the one of before */
+  /** @param read returns the token; while it cannot be read, the last one */
   constructor(read: () => string | undefined, clock: Clock = systemClock) {
     this.#read = read;
     this.#clock = clock;

@@ -7,11 +7,11 @@ export const HUB = {
   handshakeMs: 60_000,
   /** How long a connection may take until its agent is admitted: the handshake, then 10 s each for the first bytes, the request and the token review. */
   admissionMs: 60_000 + 30_000,
-  /** Connections to a tenant's own port that wait to be admitted, of those of all ports (`--max-waiting-agents`). */
+  /** The most connections to a tenant's own port that wait to be admitted. They also count for `--max-waiting-agents`. */
   ownPortWaiting: 500,
   /**
-   * How many attempts of one connection may be refused or under way, where tenants are configured; it ends at the next. Agents connect anew for each
-   * attempt; a verification costs milliseconds, and a request on an open connection next to nothing.
+   * With tenants, how many attempts of one connection may be refused or under way. It ends at the next one. Agents connect anew for each attempt. A
+   * verification costs milliseconds, and a request on an open connection next to nothing.
    */
   attempts: 4,
   /** How soon after one fresh token of a session the next is verified. Tokens that come sooner are refused. */
@@ -37,9 +37,9 @@ export const HUB = {
    * If all hubs of a plane restart, a link gets ten messages a second, and the news of each hub.
    */
   tellEveryMs: 100,
-  /** Gateways that are gone of which one report tells: of 50 a second, where a link accepts 100 messages. */
+  /** How many gateways that are gone one report names. That is 50 a second; a link accepts 100 messages. */
   lossesAtOnce: 5,
-  /** Of so many that are gone agents still hear, if more go than they can be told: of the latest. */
+  /** If more gateways go than reports can name, agents still hear of so many: the latest. */
   losses: 1000,
   /**
    * How long agents may take in a drain to get a session with another hub before this one accepts no more dials for them. They connect as soon as

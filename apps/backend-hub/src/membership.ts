@@ -21,7 +21,7 @@ export class HubReports {
   #next: NodeJS.Immediate | undefined;
   /** Runs for a while after each change was sent. */
   #pause: NodeJS.Timeout | undefined;
-  /** Gateways that are gone, of which agents have not been told. */
+  /** Gateways that are gone, and that agents have not been told of. */
   #losses: GatewayLoss[] = [];
   #hubs = new Map<string, HubMember>();
   #current = false;

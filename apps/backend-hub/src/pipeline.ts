@@ -12,7 +12,7 @@ import {
 
 interface HubWay<Session> {
   readonly observation: Observation;
-  /** Whether those of several tenants come, which then take turns. */
+  /** Whether dials of several tenants may come. They then take turns. */
   readonly manyTenants: boolean;
   /** Passes it on through the session that its gateway chose. */
   readonly session: Session;

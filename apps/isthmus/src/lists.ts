@@ -64,7 +64,7 @@ export interface ListOptions {
   readonly headers?: boolean;
   readonly fieldSelector?: string;
   readonly selector?: string;
-  /** Of the lists that have it: how many of the chosen objects to print. With `--watch`, of those that were there before. */
+  /** In lists that have it, how many objects to print. With `--watch`, it bounds those that are there at the beginning. */
   readonly limit?: number;
 }
 
@@ -152,7 +152,7 @@ function valuesAt(value: unknown, [key, ...deeper]: readonly string[]): readonly
   return own ? valuesAt((value as Record<string, unknown>)[key], deeper) : [];
 }
 
-/** Parses a selector as of kubectl: `a=b,c!=d,e,!f`. Returns whether values have what it wants. */
+/** Parses a selector as kubectl does: `a=b,c!=d,e,!f`. Returns whether values have what it wants. */
 export function selector(text: string, option: string): (valuesOf: (key: string) => readonly string[]) => boolean {
   const wanted = text.split(',').map((term) => {
     const [, not, key, sign, value = ''] = /^\s*(!?)([^=!\s]+)\s*(?:(==?|!=)\s*(.*?)\s*)?$/.exec(term) ?? [];

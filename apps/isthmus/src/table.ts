@@ -157,7 +157,7 @@ export function foldedProse(text: string, room: Room): string {
 const COMMAND =
   /CONFIG SET \S+ \w+|(?:isthmus|kubectl|ACL) [\w-]+(?: (?:[-+~]\S*[=:,]\S*|-[-\w]+(?: [a-z\d]\S*)?|\S*[\d:=/A-Z_+-]\S*|\S+(?= [-+~])))*/g;
 
-/** Stands between the words of what is not broken, until lines are. */
+/** Stands between words that no line break may part, while lines are broken. */
 const NO_BREAK = '\u00a0';
 
 /** Keeps each command in a text on one line of `folded`, however long, since people paste it. */

@@ -5,15 +5,15 @@ export const ADMIN = {
   /** Of them, from one source. */
   connectionsOfSource: 50,
   /**
-   * Connections amid their handshakes. An operator's is done in a moment, so that only an attack meets these. They are apart from those
-   * that are let in, so that who has no certificate takes no operator's place.
+   * Connections in their handshake. An operator's takes a moment, so only an attack reaches this. They are counted apart from those that
+   * are let in, so that somebody without a certificate takes no operator's place.
    */
   handshakes: 200,
   /** Of them, from one source. */
   handshakesOfSource: 50,
   /** What one tenant's operators may ask in a second, in bytes: 100 calls, with `askBytes` for each. */
   tenantBytesPerSecond: 16 * 1024,
-  /** For how long of that a tenant that was silent may send at once: 64 KiB. */
+  /** What a tenant may send at once after a silence, in time at that rate: 64 KiB. */
   tenantBurstMs: 4_000,
   /** Tenants whose turns are counted, the last that sent something. */
   pacedTenants: 1_000,
@@ -34,8 +34,8 @@ export const ADMIN = {
   /** Longest part of a certificate's id that a refusal shows, in characters. */
   shownId: 200,
   /**
-   * How often open connections with certificates are looked at, which end with their certificate or tenant. A timer for the next expiry would
-   * be wrong when the clock is set.
+   * How often open connections are checked for a certificate or tenant that has ended. A timer for the next expiry would be wrong when the
+   * clock is set.
    */
   visitsMs: 1_000,
   /** How long each member may take to answer a question that another member passes on, unless the operator says. */
@@ -54,7 +54,7 @@ export const ADMIN = {
   callMs: 125_000,
   /** How often a stream of the console carries a sign of life. A connection without a byte for 65 s is closed. */
   heartbeatMs: 15_000,
-  /** How long the registry may take to name the members to the console, which asks as often at most. Then those of its last answer are taken. */
+  /** How long the registry may take to name the members to the console. Then those of its last answer are taken. It is asked as often at most. */
   membersMs: 1_000,
   /** Seconds that a profile takes if the request does not say. */
   profileSeconds: 30,
@@ -72,7 +72,7 @@ export const ADMIN = {
   kickLogged: 10,
   /** Sessions that `isthmus explain` gets, over all strategies. */
   candidates: 1_000,
-  /** Sessions that no strategy finds, of which `isthmus explain` gets so many. */
+  /** The same of sessions that no strategy finds. */
   otherCandidates: 100,
   /** Names in one sentence of advice. */
   namesInAdvice: 5,
@@ -80,7 +80,7 @@ export const ADMIN = {
   namesInRefusal: 20,
   /** Events queued for one watcher of dials, some seconds of a busy gateway. Those that a slow watcher cannot take are dropped and counted. */
   watchQueue: 1_000,
-  /** Watchers of a process's dials, each of which inspects every dial twice. Those of one tenant may be as many as they leave to others. */
+  /** Watchers of a process's dials. Each inspects every dial twice. One tenant may have as many as it leaves to others. */
   watchers: 32,
   /** Ended dials that a process keeps: the last second of a busy one. */
   dials: 1_000,
@@ -100,7 +100,7 @@ export const ADMIN = {
   failingReported: 10,
   /** Agents that are named of each failing destination. */
   failingAgents: 5,
-  /** How long losses, events, cuts and refusals are shown as history, which goes back as far. */
+  /** How long losses, events, cuts and refusals are shown. The history of dials goes back as far. */
   historyMs: 3_600_000,
   /** Longest reason of one of them that is kept, in characters. */
   keptReason: 300,
@@ -115,7 +115,7 @@ export const ADMIN = {
   seen: 2_000,
   /** How many of them may be of one agent or hub. */
   eventsOfOne: 50,
-  /** What it was told or strangers caused, beside them: refusals, and cuts of `isthmus hold`. All that it answers stays within a gRPC message. */
+  /** Beside them, what strangers caused or others told: refusals, and cuts of `isthmus hold`. All that is shown fits into a gRPC message. */
   told: 400,
   /** Refusals that are shown of each port. */
   refusalsOfPort: 50,

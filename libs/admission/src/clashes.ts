@@ -91,7 +91,7 @@ export class Clashes {
   settle<T extends Claimed>(due: readonly T[]): ReadonlyMap<T, readonly Clash[]> {
     const had = new Map(due.map(({ path }) => [path, this.#held.get(path) ?? []]));
     const kept = new Set<T>();
-    // Those that keep what they had come first, and may take it from others, which then keep what they had, too.
+    // Those that keep what they had come first. They may take it from others, which then keep what they had, too.
     for (let known = -1; known < kept.size; ) {
       known = kept.size;
       for (const { path } of due) this.release(path);
@@ -178,7 +178,7 @@ export function tokenClaims(tenant: Pick<Claimant, 'file' | 'credentials'>, role
 
 /**
  * Tokens that verify for two tenants would let an agent choose between them, by server name or port. Keys tell tenants apart, whatever
- * issuers are called; and so does the subject, which is the part of a key's tokens that a tenant takes.
+ * issuers are called. So do subjects: a tenant may take only a key's tokens of one subject.
  */
 function tokensOf({ file, credentials }: Pick<Claimant, 'file' | 'credentials'>, role: Principal['role']): Exclusive[] {
   const list = `${role}s` as const;

@@ -7,7 +7,7 @@ export const ADMISSION = {
   tenantsPollMs: 2000,
   /** How often the program's own CA bundles are checked for changes: one that is written in place is in force after 4 to 8 s. */
   bundlesPollMs: 4000,
-  /** A file that is written in place is read at the look after so many that each found it changed, though it may be half. */
+  /** A file that is written in place without a pause is read after so many looks that found it changed, though it may be incomplete. */
   laterStates: 5,
   /** The most files of --tenants-dir. More would not load within 20 s; further ones are named as a problem. */
   tenantFiles: 10_000,
@@ -66,7 +66,7 @@ export const ADMISSION = {
   issuerExponentBits: 32,
   /** Tokens that are remembered because no key had signed them, in 32 bytes each: agents with a wrong token come again and again. */
   failedTokens: 1000,
-  /** The most keys of one tenant that are tried for a token, of those with its key id, or of all if it has none. */
+  /** The most keys of one tenant that are tried for a token: keys with its key id, or any if it names none. */
   keysOfTenant: 4,
   /** The same where the server name, port or --tenant says whose the token is: then no other tenant's keys are tried. */
   keysOfKnownTenant: 8,

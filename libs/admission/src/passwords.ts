@@ -16,7 +16,7 @@ export function newPassword(): { readonly token: string; readonly sha256: string
   return { token, sha256: hashOf(id, token) };
 }
 
-/** Returns what a file has of a token of this form; undefined for any other text. */
+/** Returns what a tenant's file holds of a token: its salted hash. Undefined for a text of another form. */
 export function passwordHash(token: string): string | undefined {
   const id = passwordId(token);
   return id && hashOf(id, token);

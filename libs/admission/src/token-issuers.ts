@@ -134,7 +134,7 @@ export class TokenIssuers {
   }
 
   /**
-   * The way that accepts a token, of those whose keys have signed it. A file's keys decide before those that a URL serves: the
+   * Chooses the way that accepts a token, among those whose keys have signed it. A file's keys decide before those that a URL serves: the
    * URL's server can publish another tenant's key. So without a hint, what a URL serves proves nothing while another tenant wants such tokens.
    * @throws TokenRejected
    */

@@ -27,7 +27,7 @@ export type Dispatcher = RequestInit extends { dispatcher?: infer D } ? NonNulla
 /** undici's `Agent`. */
 type AgentClass = new (options: { connect: Connector }) => Dispatcher;
 
-/** What an agent of Node has of the request that needs a connection. */
+/** What Node's agents know of the request that needs a connection. */
 interface Wanted {
   readonly host?: string | undefined;
   readonly port?: number | string | undefined;

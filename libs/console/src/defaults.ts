@@ -18,9 +18,9 @@ export const CONSOLE = {
   actMs: 125_000,
   /** How much longer than a member the one that asks it may take. */
   mergeMs: 500,
-  /** The page is drawn at most so often for new dials, however many there are. */
+  /** How often the page is drawn for new dials at most, however many there are. */
   drawMs: 250,
-  /** A press on a button or link holds the page still no longer: browsers do not always say that it ended. */
+  /** How long a press on a button or link holds the page still at most: browsers do not always say that it ended. */
   pressMs: 3000,
   /** Delay before a member whose stream of dials ended is asked again. */
   retryMs: 2000,

@@ -10,7 +10,7 @@ export const FINDINGS = {
   nearlyUsedUp: 0.8,
   /** With fewer days left, the renewal of a certificate is overdue. */
   certificateDays: 14,
-  /** What did not happen again for so long is over, or rare: agents and callers try again within seconds. It then fades. */
+  /** A failure that has not happened again for so long fades. It is over, or rare: agents and callers try again within seconds. */
   oldMs: 60_000,
   /** Names of suspects in one finding. The rest are counted. */
   suspects: 5,

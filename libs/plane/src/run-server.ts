@@ -382,7 +382,7 @@ async function serverInstruments(
   const settings = {
     ...source,
     process: flags['server-id'],
-    // Without tenants, a gateway's trail has only dials, as in earlier versions.
+    // Without tenants, a gateway's trail has only dials.
     of: { dials: hasCallers, others: !hasCallers || flags['tenants-dir'] !== '' },
     logger: log,
     log: flags['audit-log'],

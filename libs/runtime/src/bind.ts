@@ -19,8 +19,8 @@ const LEAVING_MODE = 0o760;
  * The file of a unix socket that a process listens on. It is bound under a name of its own, and appears under the wanted name once its
  * mode is right. It replaces a file that a dead process left, at once that of a process that leaves, and never that of another living one.
  *
- * When a socket closes, libuv deletes the name that it has bound, whoever has it by then. A name of its own no longer exists. So that the wanted
- * name is bound too, by which `ss` shows sockets and systemd-tmpfiles knows the living, a second socket binds it first: see `#mark`.
+ * When a socket closes, libuv deletes the name that it has bound, whoever has it by then: a name of its own, which was renamed, is not there. `ss`
+ * and systemd-tmpfiles know living sockets by the name that was bound. So a second socket binds the wanted name first: see `#mark`.
  */
 export class SocketFile {
   readonly #path: string;

@@ -77,13 +77,13 @@ export const RUNTIME = {
   reservedDescriptorsPart: 8,
   /** Below the reserve divided by this, connections are closed as they arrive: even an answer costs too much. */
   lastDescriptorsPart: 4,
-  /** How long a count of open file descriptors stays valid. Counting 1,000 takes 1.5 ms, 20,000 take 25. */
+  /** How long a count of open file descriptors stays valid, at least. Counting 1,000 takes 1.5 ms, 20,000 take 25. */
   descriptorsMs: 1000,
-  /** ... and at least so many times the time that counting took. */
+  /** A count also stays valid for so many times as long as it took. */
   descriptorsTimes: 200,
-  /** How long a count stays valid while dials are refused because few descriptors are left. */
+  /** The same as `descriptorsMs`, while dials are refused because few descriptors are left. */
   scarceDescriptorsMs: 100,
-  /** ... and at least so many times the time that counting took. */
+  /** The same as `descriptorsTimes`, meanwhile. */
   scarceDescriptorsTimes: 20,
   /** How long a count that nobody waits for is put off. */
   descriptorsLookMs: 250,
@@ -143,9 +143,9 @@ export const RUNTIME = {
   garbageBytes: 32 * 1024 * 1024,
   /** The part of its memory limit that a process leaves for the tunnels that it has: with less, it refuses dials. */
   memoryReservePart: 1 / 16,
-  /** How long a look at the memory that is used stays valid. It takes 0.2 ms. */
+  /** How long a look at the memory that is used stays valid, at least. It takes 0.2 ms. */
   memoryLookMs: 50,
-  /** ... and at least so many times the time that it took. */
+  /** It also stays valid for so many times as long as it took. */
   memoryLookTimes: 50,
   /** What a stream buffers before it pauses its source. 64 KiB carries 25 to 30 % more bytes per second than 16; more costs latency under load. */
   streamBytes: 64 * 1024,

@@ -6,7 +6,7 @@ import { RUNTIME } from './defaults.ts';
  *
  * When a Set or Map is full of deleted entries, V8 gives it a new table, and the old table points to the new one. Once one table
  * is in the old generation, it keeps its successor alive, and so on, with everything that was in them, until V8 collects the whole
- * heap. Objects of a dial no longer died young, which was a quarter of a server's processor time. A WeakMap's table points to
+ * heap. Objects of a dial then do not die young, which costs a quarter of a server's processor time. A WeakMap's table points to
  * nothing.
  */
 export class RandomSet<T extends object> implements Iterable<T> {

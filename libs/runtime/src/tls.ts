@@ -226,7 +226,7 @@ export class TlsRenewal {
 
   /** Reads the files for the first time. Throws if they cannot be used. */
   begin(): ReadTls {
-    // If they cannot be read now, the next look shows them, though they be those of before.
+    // If this throws, the next look takes the files again, even if they have not changed.
     this.#inForce = '';
     const read = secureContextOptions(this.#options.files);
     this.#accept(read, () => {});

@@ -1,8 +1,8 @@
 /** Times and counts of a program's life and its health port: times in milliseconds. */
 export const SERVICE = {
   /**
-   * The size of the blocks that Node puts small buffers into. Each of them keeps its whole block: 64 KiB in Node 26, which one small piece that waits
-   * in a tunnel then held. This was the size before.
+   * The size of the blocks that Node puts small buffers into. A small piece that waits in a tunnel keeps its whole block, which would be 64 KiB by
+   * Node 26's own size.
    */
   poolBytes: 8 * 1024,
   /**

@@ -42,7 +42,7 @@ export const SYNC = {
   statusMs: 10_000,
   /** How often a member is asked what the plane has of each tenant. With 1,000 tenants, each member answers with 1 MB. */
   askMs: 30_000,
-  /** How long members may take until a file is in force that was written. What they say sooner may be of the one before. */
+  /** How long a written file may take to be in force at members. What they say sooner may be about the file before. */
   inForceMs: 5000,
   /** How long the member may take for its answer. */
   memberMs: 5000,

@@ -36,10 +36,10 @@ interface ProfileObject extends KubeObject {
 }
 
 /**
- * Writes a ClusterProfile for each `Tenant` that asks for one (KEP-4322), and the secret with its token, which stays as it is once it is there.
- * Takes back what it wrote for one that no longer asks. Changes of a ClusterProfile name the version that was read: a late one, of a sync that
- * no longer leads, does nothing once another has written. It removes what it made late. A secret that is made late stays: no gateway takes its
- * token unless the `Tenant` asks, and then it is the one that is published.
+ * Writes a ClusterProfile for each `Tenant` that asks for one (KEP-4322), and once the secret with its token. Takes back what it wrote for one
+ * that asks no longer. A change of a ClusterProfile names the version that was read, so a late one, of a sync that no longer leads, does nothing
+ * once another has written. A ClusterProfile that was made late is removed. A secret that was made late stays: no gateway takes its token unless
+ * the `Tenant` asks, and then it is the one that is published.
  */
 export class ProfileWriter {
   readonly #options: ProfileOptions;

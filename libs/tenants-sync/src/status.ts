@@ -42,7 +42,7 @@ export interface Said {
   readonly access?: Access | undefined;
 }
 
-/** What became of a tenant's ClusterProfile: `none` if it has none, or no longer. */
+/** What became of a tenant's ClusterProfile: `none` if there is none now. */
 export type Access = 'published' | 'none' | { readonly fault: string };
 
 /** What a condition says; undefined if there is to be none. */
@@ -124,12 +124,12 @@ export interface StatusOptions {
 }
 
 /**
- * Writes the status of `Tenant` objects where it says something else. A write names the version that it was made for: a late one, of a sync
- * that no longer leads, does nothing once another has written.
+ * Writes the status of `Tenant` objects where it has changed. A write names the version that it was made for, so a late one, of a sync that
+ * no longer leads, does nothing once another has written.
  */
 export class StatusWriter {
   readonly #options: StatusOptions;
-  /** By object of which the API server has not kept all that was written: a definition of an earlier version lacks fields. */
+  /** By object whose status the API server did not keep whole: a definition of an earlier version lacks fields. */
   readonly #written = new Map<string, { readonly sent: TenantStatus; readonly kept: TenantStatus }>();
 
   constructor(options: StatusOptions) {

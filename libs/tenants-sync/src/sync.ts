@@ -65,7 +65,7 @@ export class Sync {
   readonly #verdicts = new Map<string, Verdict>();
   /** By object: the secrets and config maps that it names. */
   readonly #names = new Map<string, ReadonlySet<string>>();
-  /** Names of objects that are gone, of which kind they were, and when what they said ends. */
+  /** Names of objects that are gone, with their kind, and when what they said ends. */
   readonly #leaving = new Map<string, { readonly kind: Source['kind']; readonly at: number }>();
   #running: Promise<void> = Promise.resolve();
 

@@ -16,7 +16,7 @@ export interface Run extends Result {
 export interface Made extends MadeOn {
   readonly windowMs: number;
   readonly rounds: number;
-  /** What part of the processors' time others used, in the second before the run: 0 to 1. Runs of before 2026-11-25 do not say. */
+  /** What part of the processors' time others used, in the second before the run: 0 to 1. Unset in old files. */
   readonly busy?: number;
 }
 

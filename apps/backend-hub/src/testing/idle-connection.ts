@@ -1,6 +1,6 @@
 import type { NextHopConnection } from '@isthmus/transport';
 
-/** A connection that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
+/** A connection that carries nothing. @param options `busy`: it has a tunnel, so it does not end when it is closed */
 export function idleConnection({ busy = false } = {}): NextHopConnection {
   const closed = Promise.withResolvers<Error>();
   return {

@@ -28,7 +28,7 @@ interface Rule<M extends Method> {
 
 /** Every method of the service. The compiler asks for a new one, and a method without a rule is refused. */
 export const ACCESS: { readonly [M in Method]: Rule<M> } = {
-  // The scope (scope.ts) leaves out what is not the tenant's in their answers.
+  // Of their answers, scope.ts leaves out what is not the tenant's.
   getStatus: { ofTenant: (request) => request },
   listMembers: { ofTenant: (request) => request },
   listSessions: { ofTenant: within },
@@ -101,7 +101,7 @@ interface GuardOptions {
   readonly operated: (operation: Operation) => void;
 }
 
-/** Yields what a method answers to a visitor: every call passes here. A method without a rule in ACCESS is refused to all. */
+/** Yields what a method answers to a visitor. Every call passes here. A method without a rule in ACCESS is refused to all. */
 export async function* guarded(
   name: string,
   method: AnyMethod,

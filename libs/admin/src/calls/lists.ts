@@ -70,7 +70,7 @@ class HeldTunnels {
     const key = `${dial.tenant} ${dial.id}`;
     const held = this.#left.get(key)?.tunnel;
     this.#left.delete(key);
-    // A claim says nothing of what is not hold's.
+    // What hold claims counts only for its own tunnels.
     if (!held || tunnel.role !== 'gateway' || dial.caller?.via !== 'hold') return tunnelMessage(tunnel, now);
     return { ...tunnelMessage(tunnel, now), resume: resumeMessage(held) };
   }

@@ -180,7 +180,7 @@ function QuarantinePanel({ plane, agents, settings, ask }: ViewProps) {
   );
 }
 
-/** Names to choose from; another may be typed, as of an agent that is not there now. */
+/** Names to choose from. Others may be typed: that of an agent that is not there now. */
 function Known({ id, names }: { readonly id: string; readonly names: readonly { readonly id: string }[] }) {
   const known = new Set(names.map((name) => name.id));
   return (
