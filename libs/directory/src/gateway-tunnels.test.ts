@@ -23,6 +23,14 @@ import { directory, hub, routing, session } from './testing/routing.ts';
 const TICKET = { instance: 'f'.repeat(16), secret: 'e'.repeat(32) };
 const LOST = new SessionLost('hub h1 was lost');
 
+function onDeliverTo(carrier: RecordingCarrier, act: () => void): void {
+  const deliverTo = carrier.deliverTo.bind(carrier);
+  carrier.deliverTo = (half) => {
+    deliverTo(half);
+    act();
+  };
+}
+
 /** A gateway, and hubs h1 and h2 with a session each of one agent. `refusals`: how the agent answers attaches, or the first ones of them. */
 async function gateway(refusals?: DialError | DialError[], early?: (carrier: RecordingCarrier) => void) {
   const hubs = ['h1', 'h2'];
@@ -47,14 +55,12 @@ async function gateway(refusals?: DialError | DialError[], early?: (carrier: Rec
       assert.deepEqual(dial.resumeOffer, { halfAtPeer: true, gatewayInstance: '0123456789abcdef' });
       const answer = established();
       let left = () => {};
-      const taken = () => {
-        left();
-        return carrier();
-      };
       const whenLeft = (then: () => void) => {
         left = then;
       };
-      const resumption = { ticket: TICKET, end: { carrier: taken } };
+      const opened = carrier();
+      onDeliverTo(opened, () => left());
+      const resumption = { ticket: TICKET, carrier: opened };
       return {
         ...answer,
         end: Object.assign(answer.end, { whenLeft }),
@@ -73,17 +79,12 @@ async function gateway(refusals?: DialError | DialError[], early?: (carrier: Rec
       if (!sessions.some(({ record }) => record.sessionId === session))
         throw new DialError('destination_unavailable', `no session ${session}`, { retryable: true });
       const answer = { from: claim.received, received: 0, taken: 0 };
-      const brought = () => {
-        const opened = carrier();
-        const deliverTo = opened.deliverTo.bind(opened);
-        opened.deliverTo = (user) => {
-          deliverTo(user);
-          early?.(opened);
-          early = undefined;
-        };
-        return opened;
-      };
-      return { ...established(), hubId, sessionId: session, answer, carrier: brought };
+      const opened = carrier();
+      onDeliverTo(opened, () => {
+        early?.(opened);
+        early = undefined;
+      });
+      return { ...established(), hubId, sessionId: session, answer, carrier: opened };
     },
   });
   const links: Record<string, NextHop> = { h1: through('h1'), h2: through('h2') };
@@ -126,8 +127,7 @@ async function gateway(refusals?: DialError | DialError[], early?: (carrier: Rec
   };
   const { end, resumable: tunnel } = await open();
   assert.ok(tunnel);
-  const loseThrough = (carrier: RecordingCarrier | undefined, reason: Error = LOST) =>
-    carrier?.user?.lost(carrier, reason);
+  const loseThrough = (carrier: RecordingCarrier | undefined, reason: Error = LOST) => carrier?.lose(reason);
   const lose = (reason?: Error) => void loseThrough(carriers.at(-1), reason);
   const loseAll = (reason?: Error) => {
     for (const carrier of [...carriers]) loseThrough(carrier, reason);
@@ -314,7 +314,7 @@ test('a tunnel counts on the session that carries it, and nowhere else', async (
 
 test('a carrier that is lost as it is taken is the new session’s loss, and each session counts once', async () => {
   const { tunnel, told, lose, known, attaches } = await gateway(undefined, (carrier) =>
-    carrier.user?.lost(carrier, new SessionLost('lost at once')),
+    carrier.lose(new SessionLost('lost at once')),
   );
   const first = tunnel.hubId;
   const other = first === 'h1' ? 'h2' : 'h1';

@@ -149,8 +149,8 @@ export interface AttachRequest
 export interface Attached extends Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId' | 'meter'> {
   /** From where both halves go on. */
   readonly answer: AttachAnswer;
-  /** Makes the stream of the answer a carrier, at the gateway. Call it once. A hub passes on `end` instead. */
-  readonly carrier: () => Carrier;
+  /** The stream of the answer, for the gateway's half. A hub passes on `end` instead. */
+  readonly carrier: Carrier;
 }
 
 /** Rejects with a DialError, caused by an AttachRefused if the agent has refused. The tunnel then stays as it was. */

@@ -115,10 +115,13 @@ export {
   type AttachClaim,
   AttachRefused,
   type Carrier,
-  type CarrierUser,
+  encodeMark,
+  type Loss,
   type Mark,
   type ResumeOffer,
   type ResumeTicket,
+  readMark,
+  type StreamUser,
 } from './resume/carrier.ts';
 export type { GatewayLoss } from './resume/dead-or-lost.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';

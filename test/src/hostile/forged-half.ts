@@ -4,11 +4,12 @@ import {
   type AttachAnswer,
   type AttachClaim,
   type Carrier,
-  type CarrierUser,
   DialAbort,
+  encodeMark,
   type Mark,
   parseDestination,
   planeEvents,
+  readMark,
 } from '@isthmus/tunnel';
 import { type Identity, type Scope, until } from '../harness/index.ts';
 import { peerSocket } from './gateway-link.ts';
@@ -34,7 +35,7 @@ export async function forgedLink(scope: Scope, port: number, ca: string, identit
 }
 
 /** A gateway's half of a tunnel. It says what the test tells it to, and acknowledges nothing by itself. */
-export class ForgedHalf implements CarrierUser {
+export class ForgedHalf {
   /** What has arrived on its carriers, the latest first byte at `from`. */
   text = '';
   received = 0;
@@ -60,7 +61,7 @@ export class ForgedHalf implements CarrierUser {
     const established = await way.link.dial({ ...half.#ask(way), resumeOffer });
     if (!established.resumption) throw new Error('the agent resumes no tunnels');
     half.secret = established.resumption.ticket.secret;
-    half.#adopt(established.resumption.end.carrier());
+    half.#adopt(established.resumption.carrier);
     return half;
   }
 
@@ -71,19 +72,19 @@ export class ForgedHalf implements CarrierUser {
     const { answer, carrier } = await way.link.attach({ ...this.#ask(way), claim, halfAtPeer: true });
     this.answer = answer;
     this.received = answer.from;
-    this.#adopt(carrier());
+    this.#adopt(carrier);
   }
 
   write(text: string): void {
-    this.#carrier?.data(Buffer.from(text));
+    this.#carrier?.stream.write(Buffer.from(text));
   }
 
   acknowledge(taken = this.received): void {
-    this.#carrier?.mark({ taken });
+    this.#carrier?.stream.mark(encodeMark({ taken }));
   }
 
   abort(): void {
-    this.#carrier?.abort(new Error('the caller went away'));
+    this.#carrier?.drop(new Error('the caller went away'));
   }
 
   /** Fails unless the tunnel's destination echoes. */
@@ -91,31 +92,6 @@ export class ForgedHalf implements CarrierUser {
     this.text = '';
     this.write(text);
     await until(() => this.text === text, { what: () => `the echo of ${text}, not ${this.text} (${this.over})` });
-  }
-
-  data(carrier: Carrier, bytes: Uint8Array): void {
-    carrier.consume(bytes.length);
-    if (carrier !== this.#carrier) return;
-    this.received += bytes.length;
-    if (this.text.length < 1000) this.text += Buffer.from(bytes).toString('latin1', 0, 1000);
-  }
-
-  mark(carrier: Carrier, mark: Mark): void {
-    if (carrier === this.#carrier) this.told = mark;
-  }
-
-  drained(): void {}
-
-  ended(carrier: Carrier): void {
-    this.lost(carrier, new Error('it has ended'));
-  }
-
-  aborted(carrier: Carrier, reason: Error): void {
-    this.lost(carrier, reason);
-  }
-
-  lost(carrier: Carrier, reason: Error): void {
-    if (carrier === this.#carrier) this.over = reason;
   }
 
   #ask({ session, tenant = 'default' }: Way) {
@@ -133,6 +109,26 @@ export class ForgedHalf implements CarrierUser {
     this.text = '';
     this.over = undefined;
     this.#carrier = carrier;
-    carrier.deliverTo(this);
+    // The agent may still say something on earlier ones.
+    const isPresent = () => carrier === this.#carrier;
+    carrier.deliverTo({
+      onData: (bytes) => {
+        carrier.stream.consume(bytes.length);
+        if (!isPresent()) return;
+        this.received += bytes.length;
+        if (this.text.length < 1000) this.text += Buffer.from(bytes).toString('latin1', 0, 1000);
+      },
+      onMark: (payload) => {
+        if (isPresent()) this.told = readMark(payload);
+      },
+      onWritable() {},
+      onEnd: () => {
+        if (isPresent()) this.over = new Error('it has ended');
+      },
+      onClose: (code, reason) => {
+        const loss = carrier.closed(code, reason);
+        if (loss && isPresent()) this.over = loss.reason;
+      },
+    });
   }
 }

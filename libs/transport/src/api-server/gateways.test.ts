@@ -274,12 +274,15 @@ describe('A tunnel whose half is at a gateway', () => {
     for (const each of [first, second]) await serves(gateway, each, 'gw-1');
     const [before, after] = [await agent(first), await agent(second)];
     const begun = await before.client.dial(request());
-    const carrier = begun.resumption?.end.carrier();
+    const carrier = begun.resumption?.carrier;
     const lost = Promise.withResolvers<Error>();
     carrier?.deliverTo({
-      ...{ data() {}, mark() {}, drained() {}, ended() {} },
-      aborted: (_carrier, reason) => assert.fail(reason),
-      lost: (_carrier, reason) => lost.resolve(reason),
+      ...{ onData() {}, onMark() {}, onWritable() {}, onEnd() {} },
+      onClose(code, reason) {
+        const loss = carrier.closed(code, reason);
+        assert.ok(loss && !loss.ends, loss?.reason);
+        lost.resolve(loss.reason);
+      },
     });
     gateway.links.drain();
     before.end();
@@ -287,14 +290,13 @@ describe('A tunnel whose half is at a gateway', () => {
     const attached = await after.client.attach(attach(begun));
     assert.deepEqual([attached.answer.from, attached.agentId, attached.hubId], [0, 'gw-1', 'hub-2']);
     const said = Promise.withResolvers<string>();
-    const next = attached.carrier();
+    const next = attached.carrier;
     next.deliverTo({
-      ...{ mark() {}, drained() {}, ended() {} },
-      data: (_carrier, bytes) => said.resolve(String(bytes)),
-      aborted: (_carrier, reason) => said.reject(reason),
-      lost: (_carrier, reason) => said.reject(reason),
+      ...{ onMark() {}, onWritable() {}, onEnd() {} },
+      onData: (bytes) => said.resolve(String(bytes)),
+      onClose: (code, reason) => said.reject(next.closed(code, reason)?.reason),
     });
-    next.data(Buffer.from('still there'));
+    next.stream.write(Buffer.from('still there'));
     assert.equal(await said.promise, 'still there');
     assert.equal(heard.length, 1, 'it is the same connection');
   });

@@ -11,7 +11,6 @@ import {
   type Attached,
   type AttachRequest,
   type Carrier,
-  type CarrierUser,
   type Dial,
   DialError,
   type Established,
@@ -27,20 +26,17 @@ import { dialTcp, link, listen, request } from './testing.ts';
 /** The gateway's end of a carrier: it says what has come. */
 function ear(carrier: Carrier) {
   const heard = { text: '', over: undefined as Error | undefined, carrier };
-  const over = (_: Carrier, reason: Error) => {
-    heard.over = reason;
-  };
-  const user: CarrierUser = {
-    data(_, bytes) {
+  carrier.deliverTo({
+    onData(bytes) {
       heard.text += Buffer.from(bytes).toString();
     },
-    mark() {},
-    drained() {},
-    ended() {},
-    aborted: over,
-    lost: over,
-  };
-  carrier.deliverTo(user);
+    onMark() {},
+    onWritable() {},
+    onEnd() {},
+    onClose(code, reason) {
+      heard.over = carrier.closed(code, reason)?.reason;
+    },
+  });
   return heard;
 }
 
@@ -74,8 +70,8 @@ async function plane(passOn?: Attach) {
   const begin = async () => {
     const established = await gateway.dial({ ...request(port), callerName: 'ci', resumeOffer: { halfAtPeer: true } });
     assert.ok(established.resumption);
-    const first = ear(established.resumption.end.carrier());
-    first.carrier.data(Buffer.from('hello'));
+    const first = ear(established.resumption.carrier);
+    first.carrier.stream.write(Buffer.from('hello'));
     await until(() => first.text === 'hello', 'the echo');
     return { first, established, secret: established.resumption.ticket.secret };
   };
@@ -103,8 +99,8 @@ test('an attach goes through a hub to the tunnel, and its agent dials nothing', 
   const [atAgent, atHub] = [noted(ofAgent), noted(ofHub)];
   const { answer, carrier } = await gateway.attach(asked({ secret }));
   assert.deepEqual(answer, { from: 5, received: 5, taken: 5 });
-  const next = ear(carrier());
-  next.carrier.data(Buffer.from('again'));
+  const next = ear(carrier);
+  next.carrier.stream.write(Buffer.from('again'));
   await until(() => next.text === 'again', 'the echo on the new carrier');
   await until(() => first.over !== undefined, 'the end of the old carrier');
   assert.equal(dials(), 1);
@@ -125,7 +121,7 @@ test('a refused attach says why, and the tunnel stays as it was', async () => {
   for (const [claim, more, message] of refusals)
     await assert.rejects(gateway.attach(asked(claim, more)), { code: 'connection_terminated', message });
   assert.deepEqual(atAgent, ['refused', 'refused', 'refused', 'refused']);
-  first.carrier.data(Buffer.from(' more'));
+  first.carrier.stream.write(Buffer.from(' more'));
   await until(() => first.text === 'hello more', 'the echo on the old carrier');
 });
 
@@ -154,7 +150,7 @@ test('an attach that nobody waits for any more does not end its tunnel', async (
   signal.abort();
   await assert.rejects(attached, { code: 'connection_terminated' });
   await until(() => stopped !== undefined, 'the hub hears of it');
-  first.carrier.data(Buffer.from(' more'));
+  first.carrier.stream.write(Buffer.from(' more'));
   await until(() => first.text === 'hello more', 'the echo on the old carrier');
 });
 

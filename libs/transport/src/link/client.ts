@@ -244,7 +244,7 @@ export class LinkClient extends Link implements NextHopConnection {
         if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
         if (ticket) {
           end.halfAtPeer = this.#halfAtPeer ?? endsThere(agentId);
-          established.resumption = { ticket, end };
+          established.resumption = { ticket, carrier: end };
         }
         return established;
       },
@@ -257,7 +257,7 @@ export class LinkClient extends Link implements NextHopConnection {
       read: (head, end) => {
         const answer = readAttachedAnswer(head);
         end.halfAtPeer = this.#halfAtPeer ?? endsThere(answer.agentId);
-        return { ...answer, end, carrier: () => end.carrier() };
+        return { ...answer, end, carrier: end };
       },
       acknowledged: undefined,
       // If nobody waits for it any more, its tunnel must not end with it.

@@ -200,7 +200,7 @@ function tunnels(luck: Luck): { readonly parties: readonly Party[]; readonly cou
     const end = endAt(stream, 'caller', false);
     answered(stream);
     const half = new AgentTunnel({ tenant: 'acme', destination: { host: 'h', port: 1 } }, '', atAgent, () => {});
-    half.start(end.carrier());
+    half.start(end);
     parties.push(new Party(half, luck));
   });
   const groups = 1 + luck.below(3);
@@ -208,7 +208,7 @@ function tunnels(luck: Luck): { readonly parties: readonly Party[]; readonly cou
   for (let left = count; left > 0; left--) {
     const end = endAt(gateway.begin({ ...HEAD, tenant: `${luck.below(groups)}` }), 'destination', false, () => {
       const half = new CallerHalf(atGateway);
-      half.start(end.carrier());
+      half.start(end);
       parties.push(new Party(half, luck));
     });
   }

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AttachAnswer, type AttachClaim, DialAbort, type ResumeOffer } from '@isthmus/tunnel';
+import {
+  type AttachAnswer,
+  type AttachClaim,
+  DialAbort,
+  encodeMark,
+  type ResumeOffer,
+  readMark,
+} from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import {
@@ -13,7 +20,6 @@ import {
   readRequest,
   requestHead,
 } from './dial-heads.ts';
-import { encodeMark, readMark } from './tunnel-end.ts';
 
 /** As the other side reads it. */
 function passed(head: OutgoingHead, changes: Head = {}): Head {

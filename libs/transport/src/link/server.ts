@@ -216,7 +216,7 @@ export class LinkServer extends Link {
     if (halfAtPeer) this.gatewayInstance = resumeOffer.gatewayInstance;
     return tunnels.begin(request, (ticket) => {
       answer(ticket);
-      return end.carrier();
+      return end;
     });
   }
 
@@ -261,7 +261,7 @@ export class LinkServer extends Link {
       if (!tunnels) throw new AttachRefused('this agent resumes no tunnels', { final: true });
       tunnels.attach(request, (answer) => {
         stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
-        return end.carrier();
+        return end;
       });
     } catch (error) {
       if (!(error instanceof AttachRefused)) throw error;

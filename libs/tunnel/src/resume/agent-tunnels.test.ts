@@ -5,7 +5,7 @@ import type { EndUser } from '../end.ts';
 import { SessionLost } from '../errors.ts';
 import { RecordingCarrier } from '../testing/index.ts';
 import { AgentTunnels } from './agent-tunnels.ts';
-import { type AttachAnswer, AttachRefused, type ResumeTicket } from './carrier.ts';
+import { type AttachAnswer, AttachRefused, encodeMark, type ResumeTicket } from './carrier.ts';
 
 const DIALLED = { tenant: 'acme', destination: { host: 'db.svc', port: 5432 }, callerName: 'ci' };
 
@@ -82,7 +82,7 @@ test('an attach needs the secret of its tunnel, and the tenant, caller and desti
     assert.throws(() => attach(over, named), refused(true, /^this agent has no such tunnel$/));
   assert.deepEqual(first.told, ['data hello']);
   // The true tunnel goes on.
-  first.user?.data(first, Buffer.from('back'));
+  first.half?.onData(Buffer.from('back'));
   assert.deepEqual(told, ['back']);
 });
 
@@ -99,8 +99,8 @@ test('an agent reads ahead of a carrier that takes nothing, or that is lost, as 
   for (const lost of [false, true]) {
     const { tunnels, first, end } = agent();
     const chunk = Buffer.alloc(64 * 1024);
-    first.drained = false;
-    if (lost) first.user?.lost(first, new SessionLost('gone'));
+    first.pending = 1;
+    if (lost) first.lose(new SessionLost('gone'));
     let writes = 0;
     while (writes < 20 && end.write(chunk)) writes++;
     assert.deepEqual([tunnels.kept, writes], [320 * 1024, 4]);
@@ -177,7 +177,7 @@ test('a gateway that lost its hubs soon after each other goes on with its tunnel
     const links = [{}, {}] as const;
     for (const link of links) tunnels.linked(link);
     write('hello');
-    first.user?.lost(first, new SessionLost('the way was lost'));
+    first.lose(new SessionLost('the way was lost'));
     tunnels.hungUp(CLOSED, links[0]);
     passes(400);
     tunnels.hungUp(CLOSED, links[1]);
@@ -185,7 +185,7 @@ test('a gateway that lost its hubs soon after each other goes on with its tunnel
     if (back) {
       const { carrier } = attach();
       assert.deepEqual(carrier.told, ['data hello']);
-      carrier.user?.mark(carrier, { taken: 5 });
+      carrier.half?.onMark(encodeMark({ taken: 5 }));
     }
     passes(10_000);
     assert.deepEqual([tunnels.size, told], back ? [1, []] : [0, ['over: the gateway has closed all its connections']]);

@@ -37,7 +37,8 @@ export class AgentTunnel extends Half {
   #number = 0;
 
   constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentTunnel) => void) {
-    super(halves);
+    // A destination's reset discards what has not been read of it.
+    super(halves, halves.keeping.base);
     this.tenant = begun.tenant;
     this.gatewayInstance = begun.resumeOffer?.gatewayInstance;
     this.#destination = begun.destination;
@@ -68,11 +69,6 @@ export class AgentTunnel extends Half {
     this.#gone(this);
   }
 
-  /** So far as each tunnel may always keep: a destination's reset discards what has not been read of it. */
-  protected override get readsAhead(): boolean {
-    return this.outgoing.unacknowledged < this.halves.keeping.base;
-  }
-
   /**
    * Goes on with a new carrier.
    * @param accept sends the answer. Nothing else may leave on the carrier before it
@@ -84,7 +80,7 @@ export class AgentTunnel extends Half {
     const { position, state } = this;
     const carrier = accept({ ...position, from: this.outgoing.next(request.received) });
     this.adopt(carrier, request, position.received);
-    if (state === 'complete') carrier.end();
+    if (state === 'complete') carrier.stream.endLate();
   }
 
   #check(request: AttachPosition): void {
@@ -151,7 +147,7 @@ export class AgentTunnels {
     this.#gateways.report(loss, link);
   }
 
-  /** Begins a tunnel of a dial. @param answer answers the dial with the ticket, and makes the answer's stream a carrier */
+  /** Begins a tunnel of a dial. @param answer answers the dial with the ticket. Returns the answer's stream */
   begin(begun: Begun, answer: (ticket: ResumeTicket) => Carrier): TunnelEnd {
     const secret = randomHex(16);
     const carrier = answer({ instance: this.instance, secret });
@@ -172,7 +168,7 @@ export class AgentTunnels {
 
   /**
    * Goes on with a tunnel.
-   * @param answer answers the attach, and makes the answer's stream a carrier
+   * @param answer answers the attach. Returns the answer's stream
    * @throws AttachRefused. The tunnel then stays as it was
    */
   attach(asked: Dialled & { readonly claim: AttachClaim }, answer: (attached: AttachAnswer) => Carrier): void {

@@ -32,7 +32,7 @@ test('an attach whose answer cannot be reported leaves no stream to the agent, a
     ...names,
     end: Object.assign(end, { abort: (reason: Error) => void aborted.push(reason) }),
     answer: { from: 0, received: 0, taken: 0 },
-    carrier: () => new RecordingCarrier(),
+    carrier: new RecordingCarrier(),
   };
   const attach = async () => attached;
   await assert.rejects(observedAttach(attach, { tracer })(asked), /a defect of the tracer/);

@@ -11,42 +11,98 @@ export interface Mark {
   readonly ask?: number;
 }
 
-/**
- * A stream between the two halves, as one of them uses it: `data` and `mark` send here, and in `CarrierUser` they receive. It keeps the order of
- * bytes, and that of marks, which overtake bytes that wait. It may be lost at any time.
- */
+/** The first byte of a mark says which positions follow `taken`. */
+const HAS_FINAL = 1;
+const HAS_ASK = 2;
+const POSITION_BYTES = 6;
+
+/** The length of a mark, by its first byte. */
+const MARK_BYTES: readonly (number | undefined)[] = [7, 13, 13, 19];
+
+/** The payload of a mark's frame: its first byte, then `taken` and each position that it has, in 6 bytes. */
+export function encodeMark({ taken, final, ask }: Mark): Buffer {
+  const has = (final === undefined ? 0 : HAS_FINAL) | (ask === undefined ? 0 : HAS_ASK);
+  const bytes = Buffer.allocUnsafe(MARK_BYTES[has] as number);
+  bytes[0] = has;
+  putPosition(bytes, 1, taken);
+  if (final !== undefined) putPosition(bytes, 1 + POSITION_BYTES, final);
+  if (ask !== undefined) putPosition(bytes, bytes.length - POSITION_BYTES, ask);
+  return bytes;
+}
+
+/** @returns undefined for a malformed mark */
+export function readMark(bytes: Uint8Array): Mark | undefined {
+  const has = bytes[0] ?? 0;
+  if (bytes.length !== MARK_BYTES[has]) return undefined;
+  const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: positionAt(bytes, 1) };
+  if (has & HAS_FINAL) mark.final = positionAt(bytes, 1 + POSITION_BYTES);
+  if (has & HAS_ASK) mark.ask = positionAt(bytes, bytes.length - POSITION_BYTES);
+  return mark;
+}
+
+/** Big-endian. Buffer's own functions for 6 bytes take a dozen calls each, and each dial has some marks. */
+function putPosition(bytes: Buffer, at: number, position: number): void {
+  let rest = position;
+  for (let index = at + POSITION_BYTES - 1; index >= at; index--) {
+    bytes[index] = rest;
+    rest = (rest - (bytes[index] as number)) / 256;
+  }
+}
+
+function positionAt(bytes: Uint8Array, at: number): number {
+  let position = 0;
+  for (let index = at; index < at + POSITION_BYTES; index++) position = 256 * position + (bytes[index] as number);
+  return position;
+}
+
+/** A stream between the two halves, as one of them has it. It keeps the order of bytes, and that of marks. It may be lost at any time. */
 export interface Carrier {
-  /** From now on, delivers to this half whatever arrives, beginning with what has arrived before. Call it once. */
-  deliverTo(user: CarrierUser): void;
-  /** Queues the bytes, however many wait already. `CarrierUser.drained` follows once all have left. */
-  data(bytes: Uint8Array): void;
-  /** Whether all bytes have left. */
-  readonly drained: boolean;
+  readonly stream: CarrierStream;
+  /** From now on, tells this half of the stream, beginning with what has arrived before. Call it once. */
+  deliverTo(half: StreamUser): void;
+  /**
+   * Ends the stream. The half hears nothing more of it.
+   * @param reason why the tunnel ends with it. Unset: the tunnel goes on elsewhere
+   */
+  drop(reason?: Error): void;
+  /**
+   * Call when the stream has closed.
+   * @returns what that means: that the tunnel has ended, or that it has lost this way. Undefined if both halves have ended the stream
+   */
+  closed(code: number | undefined, reason: Error | undefined): Loss | undefined;
+}
+
+/** Why a stream is gone, and whether the tunnel has ended with it. */
+export interface Loss {
+  readonly reason: Error;
+  readonly ends: boolean;
+}
+
+/** What a half asks of the stream: part of `Http2Stream` in libs/wire. */
+interface CarrierStream {
+  /** Queues the bytes, however many wait already. `StreamUser.onWritable` follows once all have left. */
+  write(bytes: Uint8Array): void;
+  /** Bytes that have not left. */
+  readonly pending: number;
   /** Calls `next.writeMore` when it is this stream's turn on its link. */
   awaitTurn(next: { writeMore(): void }): void;
-  mark(mark: Mark): void;
+  /** Sends a mark, which overtakes bytes that wait. */
+  mark(payload: Uint8Array): void;
   /** Counts bytes as read, so the other side may send as many again. @returns whether a frame tells it now, with which a mark can leave */
   consume(bytes: number): boolean;
   /** Ends the stream after this mark, because both halves have said everything. Nobody waits for it, so it may leave with other frames. */
-  end(last?: Mark): void;
-  /** Ends the stream, but not the tunnel, which goes on elsewhere. */
-  drop(): void;
-  /** Ends the tunnel. */
-  abort(reason: Error): void;
+  endLate(mark?: Uint8Array): void;
 }
 
-/** A half, as its carrier calls it. */
-export interface CarrierUser {
-  data(carrier: Carrier, bytes: Uint8Array): void;
-  mark(carrier: Carrier, mark: Mark): void;
-  /** All bytes have left. */
-  drained(carrier: Carrier): void;
+/** What the stream tells the half: `StreamHandler` in libs/wire. */
+export interface StreamUser {
+  onData(bytes: Uint8Array): void;
+  onMark(payload: Uint8Array): void;
   /** The other half has said everything. */
-  ended(carrier: Carrier): void;
-  /** The other half ended the tunnel. */
-  aborted(carrier: Carrier, reason: Error): void;
-  /** The carrier is gone, but nobody has ended the tunnel. */
-  lost(carrier: Carrier, reason: Error): void;
+  onEnd(): void;
+  /** All bytes have left. */
+  onWritable(): void;
+  onClose(code: number | undefined, reason: Error | undefined): void;
 }
 
 /** Where a half stands, as an attach says it. */
@@ -114,8 +170,6 @@ export interface ResumeTicket {
 /** The answer to a dial whose tunnel can be resumed, as the gateway uses it. */
 export interface Resumption {
   readonly ticket: ResumeTicket;
-  readonly end: {
-    /** Makes the stream of the answer a carrier. Call it once, and leave the answer's `end` alone from then on. */
-    carrier(): Carrier;
-  };
+  /** The stream of the answer. Who takes it leaves the answer's `end` alone from then on. */
+  readonly carrier: Carrier;
 }

@@ -6,10 +6,6 @@ import { Half } from './half.ts';
 
 /** The half beside the caller's socket. Only this half attaches new carriers. */
 export abstract class GatewayHalf extends Half {
-  protected override get readsAhead(): boolean {
-    return false;
-  }
-
   /** Attaches a new carrier to the agent's half. Must call `attachedTo` or `attachFailed` with the request's number, in bounded time. */
   protected abstract attach(request: AttachPosition): void;
 
@@ -40,13 +36,13 @@ export abstract class GatewayHalf extends Half {
     this.#pendingAttach = undefined;
     if (this.state === 'gone') {
       // Its end left on a carrier that the agent has replaced by this one.
-      carrier.abort(new Error('the tunnel has ended'));
+      carrier.drop(new Error('the tunnel has ended'));
       return false;
     }
     this.#cancelRetry?.();
     const reason = this.untoldEnd ?? this.#disorderOf(answer);
     if (reason) {
-      carrier.abort(reason);
+      carrier.drop(reason);
       this.giveUp(reason);
       return false;
     }
@@ -99,7 +95,7 @@ export abstract class GatewayHalf extends Half {
   #disorderOf(answer: AttachAnswer): Error | undefined {
     const { received, from } = answer;
     const sent = this.outgoing.next(received);
-    const position = this.incoming.taken;
+    const position = this.taken;
     const fault =
       this.faultOf(answer) ??
       (received < sent ? `it asks for byte ${received}, and has taken those before ${sent}` : undefined) ??

@@ -74,11 +74,11 @@ export class GatewayTunnels {
     answered: (dial, established) => {
       const { resumption } = established;
       if (!resumption || !dial.resumeOffer?.halfAtPeer) return;
-      const { ticket, end } = resumption;
+      const { ticket, carrier } = resumption;
       const process = this.#process({ tenant: dial.tenant, agentId: established.agentId, instance: ticket.instance });
       const tunnel = new GatewayTunnel(this.#shared, dial, established, ticket.secret, process);
       process.tunnels.add(tunnel);
-      tunnel.start(end.carrier());
+      tunnel.start(carrier);
       established.end = tunnel;
       established.resumable = tunnel;
       established.resumption = undefined;
@@ -278,13 +278,12 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
       if (this.#attachSignal === signal) this.#attachSignal = undefined;
     }
     const through = () => this.#attachedThrough(session.sessionId, session.hubId);
-    let carrier: Carrier | undefined;
+    const { carrier, answer } = attached;
     try {
-      carrier = attached.carrier();
       // The new session may be draining already.
-      if (this.attachedTo(position.number, carrier, attached.answer, through)) this.checkSession();
+      if (this.attachedTo(position.number, carrier, answer, through)) this.checkSession();
     } catch (defect) {
-      (carrier ?? attached.end).abort(defect as Error);
+      carrier.drop(defect as Error);
       this.giveUp(defect as Error);
       throw defect;
     }
@@ -308,7 +307,8 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   #failed({ number }: AttachPosition, error: Error, final = this.#agentGone()): void {
     this.attachFailed(number, final ?? error, final !== undefined);
     // The move failed. It may succeed later.
-    if (this.attached) this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
+    if (this.attached && this.state === 'running')
+      this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
   }
 
   /** Returns why the agent will not come back, or undefined while it may. */

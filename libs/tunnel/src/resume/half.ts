@@ -3,10 +3,10 @@ import type { Due } from '../deadlines.ts';
 import { TUNNEL } from '../defaults.ts';
 import type { DestinationEnd, EndUser } from '../end.ts';
 import { PlaneEnded, SessionLost } from '../errors.ts';
-import type { Carrier, CarrierUser, Mark, Position } from './carrier.ts';
+import { type Carrier, encodeMark, type Mark, type Position, readMark, type StreamUser } from './carrier.ts';
 import { waitAfter } from './dead-or-lost.ts';
 import { GrowingLimit, type Halves } from './halves.ts';
-import { Incoming, Outgoing } from './positions.ts';
+import { Outgoing } from './outgoing.ts';
 
 /**
  * - `running`: the tunnel carries bytes, or waits for a new carrier.
@@ -17,68 +17,86 @@ import { Incoming, Outgoing } from './positions.ts';
 type State = 'running' | 'complete' | 'aborted' | 'gone';
 
 /**
- * One half of a tunnel that outlives its carriers: the tunnel's end here, and so what its socket is joined with. It keeps the bytes that it has
- * sent until the socket at the other end has taken them. A new carrier first sends them again, and then goes on. A half does no I/O.
- * docs/RESUME.md says how two halves work together.
+ * One half of a tunnel that outlives its carriers: the tunnel's end here, and so what its socket is joined with. It hears the stream that
+ * carries it. It keeps the bytes that it has sent until the socket at the other end has taken them. A new carrier first sends them again, and
+ * then goes on. A half does no I/O. docs/RESUME.md says how two halves work together.
  */
-export abstract class Half implements DestinationEnd, CarrierUser, Due {
+export abstract class Half implements DestinationEnd, StreamUser, Due {
   readonly halfOpen = true;
   /** Whose share of the memory for kept bytes the half uses. */
   abstract readonly tenant: string;
   protected readonly halves: Halves;
-  protected readonly outgoing = new Outgoing();
-  protected readonly incoming = new Incoming();
+  protected state: State = 'running';
   /** Unset while the half is detached. */
   protected carrier: Carrier | undefined;
+
+  // What this side sends.
+  protected readonly outgoing = new Outgoing();
+  /** How many of these bytes the other half says that its socket has taken. */
+  #acknowledged = 0;
+  /** Whether nothing follows. */
+  #ended = false;
+  /** Whether the other half has taken everything, and the end. */
+  #isTaken = false;
+  /** The last position that this half has asked about (`Mark.ask`). */
+  #asks = 0;
   /** How many bytes may be unacknowledged before the writer has to wait. Unset until `Keeping.base` is reached, which is rare. */
   #keepLimit: GrowingLimit | undefined;
-  /** For the sweep. */
-  before: Due | undefined;
-  behind: Due | undefined;
-  due = Number.POSITIVE_INFINITY;
-  protected state: State = 'running';
-  /** Who is told what comes. Unset before `use`, and again once it was told that the tunnel is over. */
-  #user: EndUser | undefined;
-  /** Whether the user wants what comes. */
-  #flows = false;
-  /** What has come and waits for the user. */
-  #waiting: Waiting | undefined;
-  /** Bytes of the present carrier that the user has got, and for which its window has not opened again. */
-  #unread = 0;
-  /** Whether the user was told the other side's end. */
-  #endTold = false;
-  /** Whether the other half has taken all bytes of this side, and its end, or never will. */
-  #finished = false;
-  /** Whether the tunnel is over for the user, and why. Waits for `use` if need be. */
-  #closed: { readonly failure: Error | undefined } | undefined;
-  /** Called once it is finished, and once it is over for the user. */
-  #whenFinished: (() => void) | undefined;
-  #left: (() => void) | undefined;
+  /** So many may be unacknowledged before the writer has to wait because the carrier takes none now. */
+  readonly #readAhead: number;
   /** Bytes that were written since the carrier had room. */
   #queued = 0;
   /** Whether the user waits for room, the half for its carrier to be open, and then for the tunnel's turn on its link. */
   #userWaits = false;
   #writerWaits = false;
   #awaitsTurn = false;
-  /** Waits until the other half has taken everything. */
-  #taken: (() => void) | undefined;
-  /** Why the user has ended the tunnel, where no carrier was there to tell the other half. */
-  protected untoldEnd: Error | undefined;
+
+  // What comes.
+  /** How many bytes have arrived. */
+  protected received = 0;
+  /** How many of them the socket here has taken. */
+  protected taken = 0;
+  /** The position of the other side's end, once it is known. */
+  #final: number | undefined;
+  /** The last position of taken bytes that the other half was told, and the last that it has asked about. */
+  #told = 0;
+  #asked = 0;
+  /** The position of the carrier's next byte. Lower than `received` while the carrier repeats bytes of an earlier one. */
+  #carrierAt = 0;
+  /** Bytes of the present carrier that the user has got, and for which its window has not opened again. */
+  #unread = 0;
+  /** What has come and waits for the user. */
+  #waiting: Waiting | undefined;
+
+  // Who is told.
+  /** Unset before `use`, and again once it was told that the tunnel is over. */
+  #user: EndUser | undefined;
+  /** Whether the user wants what comes. */
+  #flows = false;
+  /** Whether the user was told the other side's end, and that the other half has taken everything. */
+  #endTold = false;
+  #finished = false;
+  /** Whether the tunnel is over for the user, and why. Waits for `use` if need be. */
+  #closed: { readonly failure: Error | undefined } | undefined;
+  /** Called once it is finished, once the other half has taken everything so far, and once it is over for the user. */
+  #whenFinished: (() => void) | undefined;
+  #whenTaken: (() => void) | undefined;
+  #whenLeft: (() => void) | undefined;
+
+  // How long it may last.
+  /** For the sweep. */
+  before: Due | undefined;
+  behind: Due | undefined;
+  due = Number.POSITIVE_INFINITY;
   /** When the half ends, and why, unless it hears of the other one before. Set by the loss of a carrier, and once the tunnel is complete. */
   #deadline: { readonly at: number; readonly reason?: Error } | undefined;
+  /** Why the user has ended the tunnel, where no carrier was there to tell the other half. */
+  protected untoldEnd: Error | undefined;
 
-  constructor(halves: Halves) {
+  /** @param readAhead how many bytes it takes although its carrier takes none */
+  constructor(halves: Halves, readAhead = 0) {
     this.halves = halves;
-  }
-
-  /** Whether what is written leaves at once, or may wait here however long. */
-  get open(): boolean {
-    return this.carrier?.drained === true && !this.#full;
-  }
-
-  /** Whether the other half must acknowledge bytes before more may be written. */
-  get #full(): boolean {
-    return this.outgoing.unacknowledged >= (this.#keepLimit?.bytes ?? this.halves.keeping.base);
+    this.#readAhead = readAhead;
   }
 
   /** Bytes that a new carrier would have to send again. */
@@ -88,7 +106,7 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
 
   /** Grows with each byte that a socket takes, at either end. */
   get progress(): number {
-    return this.incoming.taken + this.outgoing.acknowledged;
+    return this.taken + this.#acknowledged;
   }
 
   get attached(): boolean {
@@ -110,7 +128,7 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
   use(user: EndUser): void {
     this.#user = user;
     this.#flows = true;
-    if (this.#waiting || this.incoming.ended || this.#closed) queueMicrotask(() => this.#tell());
+    if (this.#waiting || this.received === this.#final || this.#closed) queueMicrotask(() => this.#tell());
   }
 
   /**
@@ -118,27 +136,53 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
    * @throws RangeError if it exceeds twice `Keeping.most`, because the other half accepts no more
    */
   write(bytes: Uint8Array): boolean {
-    const { outgoing, halves } = this;
-    if (this.state !== 'running' || outgoing.ended || bytes.length === 0) return true;
-    const { most, ahead } = halves.keeping;
-    if (outgoing.unacknowledged + bytes.length > 2 * most)
+    const { outgoing } = this;
+    if (this.state !== 'running' || this.#ended || bytes.length === 0) return true;
+    const { most, ahead } = this.halves.keeping;
+    const unacknowledged = outgoing.to - this.#acknowledged;
+    if (unacknowledged + bytes.length > 2 * most)
       throw new RangeError(
-        `${bytes.length} bytes were written with ${outgoing.unacknowledged} unacknowledged: the most is ${most}`,
+        `${bytes.length} bytes were written with ${unacknowledged} unacknowledged: the most is ${most}`,
       );
     const kept = outgoing.add(bytes);
-    this.carrier?.data(kept);
-    this.#askIfFull();
-    const isOpen = this.open;
-    if (!isOpen) this.#writerWaits = true;
-    if ((isOpen && !this.#awaitsTurn) || this.readsAhead) return true;
+    this.carrier?.stream.write(kept);
+    const hasRoom = this.#hasRoom();
+    if (!hasRoom) this.#writerWaits = true;
+    if ((hasRoom && !this.#awaitsTurn) || outgoing.to - this.#acknowledged < this.#readAhead) return true;
     this.#queued += bytes.length;
     this.#userWaits = this.#queued >= ahead;
     return !this.#userWaits;
   }
 
+  /**
+   * Whether what is written leaves at once. If the limit is reached by what has left, it grows, or the other half is asked to acknowledge at
+   * once.
+   */
+  #hasRoom(): boolean {
+    const { carrier, outgoing } = this;
+    const { keeping } = this.halves;
+    if (this.state !== 'running' || (carrier && carrier.stream.pending > 0)) return false;
+    const unacknowledged = outgoing.to - this.#acknowledged;
+    if (unacknowledged >= (this.#keepLimit?.bytes ?? keeping.base)) {
+      this.#keepLimit ??= new GrowingLimit(keeping, this.tenant);
+      if (!this.#keepLimit.grow()) {
+        if (this.#asks <= this.#acknowledged) this.#ask();
+        return false;
+      }
+      if (unacknowledged >= this.#keepLimit.bytes) return false;
+    }
+    return carrier !== undefined;
+  }
+
+  /** Asks the other half to say once it has taken all so far. */
+  #ask(): void {
+    this.#asks = this.outgoing.to;
+    this.#sendMark();
+  }
+
   finish(): void {
-    if (this.state !== 'running' || this.outgoing.ended) return;
-    this.outgoing.ended = true;
+    if (this.state !== 'running' || this.#ended) return;
+    this.#ended = true;
     this.#sendMark();
   }
 
@@ -153,7 +197,7 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
   }
 
   get writableLength(): number {
-    return Math.min(this.#queued, this.outgoing.unacknowledged);
+    return Math.min(this.#queued, this.outgoing.to - this.#acknowledged);
   }
 
   whenFinished(then: () => void): void {
@@ -163,20 +207,18 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
 
   /** Calls back once the other half has taken everything that was sent; at once if the tunnel has ended. */
   whenDelivered(then: () => void): void {
-    const outgoing = this.outgoing;
-    if (this.state !== 'running' || outgoing.unacknowledged === 0) {
+    if (this.state !== 'running' || this.outgoing.to === this.#acknowledged) {
       then();
       return;
     }
-    this.#taken = then;
-    outgoing.ask = outgoing.to;
-    this.#sendMark();
+    this.#whenTaken = then;
+    this.#ask();
   }
 
   /** Called for one counter at most. */
   whenLeft(left: () => void): void {
     if (this.#closed) left();
-    else this.#left = left;
+    else this.#whenLeft = left;
   }
 
   close(): void {
@@ -194,7 +236,7 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
     }
     const carrier = this.carrier;
     if (carrier) {
-      carrier.abort(reason);
+      carrier.drop(reason);
       this.giveUp(reason);
       return;
     }
@@ -220,21 +262,12 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
     if (this.#closed) this.#tellClosed(this.#closed.failure);
   }
 
-  #deliver(bytes: Uint8Array): void {
-    if (this.#flows && !this.#waiting) {
-      this.#user?.onData(bytes);
-      this.#take(bytes.length);
-    } else {
-      this.#waiting ??= new Waiting();
-      this.#waiting.push(bytes);
-    }
-  }
-
   #tellEnd(): void {
-    if (!this.incoming.ended || this.#endTold || this.#waiting || !this.#flows || this.#closed) return;
+    const isWhole = this.received === this.#final && !this.#waiting;
+    if (!isWhole || this.#endTold || !this.#flows || this.#closed) return;
     this.#endTold = true;
     this.#user?.onEnd();
-    this.#closeIfEnded();
+    if (this.#finished) this.#close(undefined);
   }
 
   #finish(): void {
@@ -243,22 +276,18 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
     const then = this.#whenFinished;
     this.#whenFinished = undefined;
     then?.();
-    this.#closeIfEnded();
-  }
-
-  #closeIfEnded(): void {
-    if (this.#endTold && this.#finished) this.#close(undefined);
+    if (this.#endTold) this.#close(undefined);
   }
 
   #close(failure: Error | undefined): void {
     if (this.#closed) return;
     this.#closed = { failure };
     this.#waiting = undefined;
-    this.#taken = undefined;
+    this.#whenTaken = undefined;
     this.#whenFinished = undefined;
     this.#tellClosed(failure);
-    this.#left?.();
-    this.#left = undefined;
+    this.#whenLeft?.();
+    this.#whenLeft = undefined;
   }
 
   /** The half may stay for a while, for the other half. It keeps neither the user nor its socket. */
@@ -271,37 +300,50 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
   /** The user's socket has taken this many of the delivered bytes. */
   #take(bytes: number): void {
     if (this.state !== 'running' || bytes === 0) return;
-    this.incoming.take(bytes);
+    this.taken += bytes;
     this.#unread += bytes;
     let opened = false;
     // Not before nothing waits: a window that opens as a slow reader takes a little of it would grow as a fast reader's does.
     if (!this.#waiting && this.#unread > 0) {
-      opened = this.carrier?.consume(this.#unread) === true;
+      opened = this.carrier?.stream.consume(this.#unread) === true;
       this.#unread = 0;
     }
     this.#acknowledge(opened);
   }
 
-  // What the carrier brings. Earlier carriers are ignored.
+  // What the carrier's stream says.
 
-  data(carrier: Carrier, bytes: Uint8Array): void {
-    if (carrier !== this.carrier || this.state !== 'running') return;
-    const again = this.incoming.arrive(bytes.length);
-    if (again > 0) carrier.consume(again);
+  onData(bytes: Uint8Array): void {
+    if (this.state !== 'running') return;
+    const again = Math.min(Math.max(this.received - this.#carrierAt, 0), bytes.length);
+    this.#carrierAt += bytes.length;
+    this.received += bytes.length - again;
+    if (again > 0) this.carrier?.stream.consume(again);
     if (again === bytes.length) return;
-    const { received, final = Number.POSITIVE_INFINITY } = this.incoming;
-    if (received > final) {
+    if (this.received > (this.#final ?? Number.POSITIVE_INFINITY)) {
       this.#violated('it sends beyond its end');
       return;
     }
     this.#deadline = undefined;
-    this.#deliver(again > 0 ? bytes.subarray(again) : bytes);
-    this.#endIncoming();
+    const fresh = again > 0 ? bytes.subarray(again) : bytes;
+    if (!this.#flows || this.#waiting) {
+      this.#waiting ??= new Waiting();
+      this.#waiting.push(fresh);
+      return;
+    }
+    this.#user?.onData(fresh);
+    this.#tellEnd();
+    this.#take(fresh.length);
   }
 
-  mark(carrier: Carrier, mark: Mark): void {
-    if (carrier !== this.carrier || this.state === 'gone') return;
-    const before = this.outgoing.acknowledgedWithEnd;
+  onMark(payload: Uint8Array): void {
+    if (this.state === 'gone') return;
+    const mark = readMark(payload);
+    if (!mark) {
+      this.#violated('it sent a mark that cannot be read');
+      return;
+    }
+    const before = this.#acknowledgedWithEnd;
     const fault = mark.taken < before ? `it took ${mark.taken} bytes, after ${before}` : this.faultOf(mark);
     if (fault !== undefined) {
       this.#violated(fault);
@@ -312,28 +354,51 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
     this.#applyMark(mark);
   }
 
-  drained(carrier: Carrier): void {
-    if (carrier === this.carrier) this.#wakeWriter();
-  }
-
-  ended(carrier: Carrier): void {
-    if (carrier !== this.carrier) return;
-    if (this.state === 'complete') {
-      carrier.end();
+  onEnd(): void {
+    const { carrier, state } = this;
+    if (!carrier || state === 'gone') return;
+    if (state === 'complete') {
+      carrier.stream.endLate();
       this.disappear();
       return;
     }
     // The tunnel goes on with another carrier.
-    this.lost(carrier, new SessionLost('the stream ended before the tunnel'));
+    this.lost(new SessionLost('the stream ended before the tunnel'));
     carrier.drop();
   }
 
-  aborted(carrier: Carrier, reason: Error): void {
-    if (carrier === this.carrier) this.giveUp(reason);
+  /** All bytes have left, or the other half has taken some: the writer may go on. */
+  onWritable(): void {
+    if (!this.#writerWaits) return;
+    const hasRoom = this.#hasRoom();
+    if (this.#awaitsTurn || !hasRoom) return;
+    this.#writerWaits = false;
+    // What a bulk writer writes next waits until it is the tunnel's turn on its link.
+    this.#awaitsTurn = this.#queued >= RUNTIME.bulkWriteBytes;
+    if (this.#awaitsTurn) this.carrier?.stream.awaitTurn(this);
+    else this.writeMore();
   }
 
-  lost(carrier: Carrier, reason: Error): void {
-    if (carrier !== this.carrier || this.state === 'gone') return;
+  /** It is the tunnel's turn. */
+  writeMore(): void {
+    this.#awaitsTurn = false;
+    this.#writerWaits = !this.#hasRoom();
+    if (this.#writerWaits) return;
+    this.#queued = 0;
+    if (!this.#userWaits) return;
+    this.#userWaits = false;
+    this.#user?.onDrain();
+  }
+
+  onClose(code: number | undefined, reason: Error | undefined): void {
+    const loss = this.carrier?.closed(code, reason);
+    if (loss?.ends) this.giveUp(loss.reason);
+    else if (loss) this.lost(loss.reason);
+  }
+
+  /** The carrier is lost, and nobody has ended the tunnel. */
+  protected lost(reason: Error): void {
+    if (this.state === 'gone') return;
     this.carrier = undefined;
     this.#writerWaits = true;
     this.#awaitsTurn = false;
@@ -343,7 +408,7 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
 
   /** The sweep's call: sends the mark that has waited, and ends the half if its deadline has passed. */
   remind(): void {
-    if (this.incoming.untold > 0) this.#sendMark();
+    if (this.#takenWithEnd > this.#told) this.#sendMark();
     const deadline = this.#deadline;
     if (!deadline || this.state === 'gone') return;
     if (this.due < deadline.at) {
@@ -351,8 +416,7 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
       return;
     }
     const { reason = new Error('the other end did not end the tunnel') } = deadline;
-    if (this.state === 'running') this.carrier?.abort(reason);
-    else this.carrier?.drop();
+    this.carrier?.drop(this.state === 'running' ? reason : undefined);
     this.giveUp(reason);
   }
 
@@ -360,36 +424,44 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
 
   /** What waits here does not count: it came on a carrier whose window bounds it, and the next one brings it again. */
   protected get position(): Position {
-    return { received: this.incoming.taken, ...this.#newestMark };
+    return { received: this.taken, ...this.#newestMark };
   }
 
   get #newestMark(): Mark {
-    const { ended, to, acknowledged, ask } = this.outgoing;
-    const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: this.incoming.takenWithEnd };
-    if (ended) mark.final = to;
-    if (ask > acknowledged) mark.ask = ask;
+    const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: this.#takenWithEnd };
+    if (this.#ended) mark.final = this.outgoing.to;
+    if (this.#asks > this.#acknowledged) mark.ask = this.#asks;
     return mark;
   }
 
+  /** As `Mark.taken`: of the other half, and of this one. */
+  get #acknowledgedWithEnd(): number {
+    return this.#isTaken ? this.#acknowledged + 1 : this.#acknowledged;
+  }
+
+  get #takenWithEnd(): number {
+    return this.taken === this.#final ? this.taken + 1 : this.taken;
+  }
+
+  /** Whether the other half has asked, and can now be told. */
+  get #isAsked(): boolean {
+    return this.#asked > this.#told && this.taken >= this.#asked;
+  }
+
   /** Returns why the other half's positions cannot be true. */
-  protected faultOf({ taken, final, received }: Mark & Partial<Position>): string | undefined {
-    return this.outgoing.faultOf(taken, received) ?? this.incoming.faultOf(final);
+  protected faultOf({ taken, final, received = 0 }: Mark & Partial<Position>): string | undefined {
+    const { to } = this.outgoing;
+    if (taken > (this.#ended ? to + 1 : to)) return `it took ${taken} of ${to} bytes`;
+    if (received > to) return `it got ${received} of ${to} bytes`;
+    const fits = final === undefined || (final >= this.received && (this.#final ?? final) === final);
+    return fits ? undefined : `it cannot end at byte ${final}`;
   }
 
   #sendMark(): void {
     if (!this.carrier) return;
-    this.incoming.told = this.incoming.takenWithEnd;
-    this.carrier.mark(this.#newestMark);
-  }
-
-  /** If the limit is reached by what has left, and cannot grow, asks the other half to acknowledge at once. */
-  #askIfFull(): void {
-    const { outgoing } = this;
-    if (!this.#full || this.carrier?.drained === false) return;
-    this.#keepLimit ??= new GrowingLimit(this.halves.keeping, this.tenant);
-    if (this.#keepLimit.grow() || outgoing.ask > outgoing.acknowledged) return;
-    outgoing.ask = outgoing.to;
-    this.#sendMark();
+    const mark = this.#newestMark;
+    this.#told = mark.taken;
+    this.carrier.stream.mark(encodeMark(mark));
   }
 
   // What the two kinds of halves do differently.
@@ -398,8 +470,6 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
   protected onDetached(_reason: Error): void {}
   /** Nothing needs the half any more. Called once, after it is over for the user. */
   protected abstract gone(): void;
-  /** Whether more may be written although the carrier takes none now. */
-  protected abstract get readsAhead(): boolean;
 
   /**
    * Goes on with a new carrier. Check the other half's position first.
@@ -407,20 +477,21 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
    */
   protected adopt(carrier: Carrier, { received, taken, final }: Position, at: number): void {
     const old = this.carrier;
-    const outgoing = this.outgoing;
+    const { outgoing } = this;
     this.carrier = carrier;
-    this.incoming.goOn(at);
+    this.#carrierAt = at;
+    this.received = this.taken;
     this.#waiting = undefined;
     this.#unread = 0;
     old?.drop();
     outgoing.release(outgoing.next(received));
-    for (const chunk of outgoing.chunks()) carrier.data(chunk);
+    for (const chunk of outgoing.chunks()) carrier.stream.write(chunk);
     // The writer may have been waiting for its turn on the old carrier.
     this.#writerWaits = true;
     this.#awaitsTurn = false;
     this.#sendMark();
     // A mark on the old carrier may have acknowledged more already.
-    this.#applyMark({ taken: Math.max(taken, outgoing.acknowledgedWithEnd), ...(final !== undefined && { final }) });
+    this.#applyMark({ taken: Math.max(taken, this.#acknowledgedWithEnd), ...(final !== undefined && { final }) });
     carrier.deliverTo(this);
   }
 
@@ -436,18 +507,16 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
   protected disappear(): void {
     if (this.state === 'gone') return;
     this.state = 'gone';
-    this.carrier = undefined;
     this.halves.sweep.leave(this);
     this.#keepLimit?.shrink();
     this.gone();
   }
 
-  /** The tunnel is over. @param reason unset if both sides have ended, and each has taken everything */
-  #over(reason: Error | undefined): void {
+  /** The tunnel is over, and not in good order. */
+  #over(reason: Error): void {
     this.outgoing.release(this.outgoing.to);
     this.#keepLimit?.shrink();
-    if (reason) this.#close(reason);
-    else this.#finish();
+    this.#close(reason);
   }
 
   /**
@@ -456,30 +525,35 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
    * @param now whether to tell it at once in any case
    */
   #acknowledge(now: boolean): void {
-    const incoming = this.incoming;
     if (this.#completeIfDone()) return;
-    const many = incoming.untold >= TUNNEL.acknowledgeBytes;
-    if (now || many || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.#sendMark();
+    const many = this.#takenWithEnd - this.#told >= TUNNEL.acknowledgeBytes;
+    const isLast = this.#ended && this.taken === this.#final;
+    if (now || many || isLast || this.#isAsked) this.#sendMark();
     else this.#remindAt(this.halves.clock.now() + TUNNEL.acknowledgeMs);
   }
 
   #applyMark({ taken, final, ask = 0 }: Mark): void {
-    const [incoming, outgoing] = [this.incoming, this.outgoing];
-    outgoing.acknowledge(taken);
-    const isAll = outgoing.acknowledged === outgoing.to;
+    const { outgoing } = this;
+    this.#isTaken = taken > outgoing.to;
+    this.#acknowledged = Math.min(taken, outgoing.to);
+    if (this.#acknowledged > outgoing.from) outgoing.release(this.#acknowledged);
+    const isAll = this.#acknowledged === outgoing.to;
     if (isAll) this.#keepLimit?.shrink();
-    if (ask > incoming.asked) incoming.asked = ask;
-    if (incoming.isAsked) this.#sendMark();
-    if (final !== undefined && incoming.final === undefined) {
-      incoming.final = final;
-      this.#endIncoming();
+    this.#asked = Math.max(this.#asked, ask);
+    if (this.#isAsked) this.#sendMark();
+    if (final !== undefined && this.#final === undefined) {
+      this.#final = final;
+      if (this.received === final && this.state === 'running') {
+        this.#tellEnd();
+        this.#acknowledge(false);
+      }
     }
-    this.#wakeWriter();
-    if (outgoing.done && this.state === 'running') this.#finish();
+    this.onWritable();
+    if (this.#isTaken && this.state === 'running') this.#finish();
     this.#completeIfDone();
-    if (!isAll || !this.#taken) return;
-    const then = this.#taken;
-    this.#taken = undefined;
+    if (!isAll || !this.#whenTaken) return;
+    const then = this.#whenTaken;
+    this.#whenTaken = undefined;
     then();
   }
 
@@ -498,47 +572,16 @@ export abstract class Half implements DestinationEnd, CarrierUser, Due {
     this.halves.sweep.enter(this);
   }
 
-  #endIncoming(): void {
-    const incoming = this.incoming;
-    if (incoming.received !== incoming.final || incoming.ended || this.state !== 'running') return;
-    incoming.end();
-    this.#tellEnd();
-    this.#acknowledge(false);
-  }
-
-  #wakeWriter(): void {
-    if (!this.#writerWaits) return;
-    this.#askIfFull();
-    if (this.#awaitsTurn || !this.open || this.state !== 'running') return;
-    this.#writerWaits = false;
-    // What a bulk writer writes next waits until it is the tunnel's turn on its link.
-    this.#awaitsTurn = this.#queued >= RUNTIME.bulkWriteBytes;
-    if (this.#awaitsTurn) this.carrier?.awaitTurn(this);
-    else this.writeMore();
-  }
-
-  /** It is the tunnel's turn. */
-  writeMore(): void {
-    this.#awaitsTurn = false;
-    this.#writerWaits = !this.open;
-    if (this.#writerWaits) return;
-    this.#queued = 0;
-    if (!this.#userWaits) return;
-    this.#userWaits = false;
-    this.#user?.onDrain();
-  }
-
   /** Completes the tunnel once each side has taken everything and seen the other's end. @returns whether it did so now */
   #completeIfDone(): boolean {
-    const carrier = this.carrier;
-    const incoming = this.incoming;
-    if (this.state !== 'running' || !carrier || !this.outgoing.done || !incoming.done) return false;
+    const { carrier } = this;
+    if (this.state !== 'running' || !carrier || !this.#isTaken || this.taken !== this.#final) return false;
     this.state = 'complete';
     this.expireAfter(this.halves.timeoutMs);
-    const last = incoming.untold > 0 ? this.#newestMark : undefined;
-    incoming.told = incoming.takenWithEnd;
-    carrier.end(last);
-    this.#over(undefined);
+    const last = this.#newestMark;
+    carrier.stream.endLate(last.taken > this.#told ? encodeMark(last) : undefined);
+    this.#told = last.taken;
+    this.#finish();
     return true;
   }
 

@@ -1,5 +1,5 @@
 import type { Clock } from '@isthmus/runtime';
-import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
+import type { Carrier, Loss, StreamUser } from '../resume/carrier.ts';
 
 /** How long a frame is under way at most, and how late an end learns of a cut, in milliseconds. */
 const LATENCY = 40;
@@ -47,20 +47,25 @@ export class Channel {
 
   #lose(end: ChannelEnd): void {
     const { time } = this;
-    time.after(time.chance(0.5) ? 0 : time.below(NOTICED), () => end.close('lost', new Error('the link was cut')));
+    time.after(time.chance(0.5) ? 0 : time.below(NOTICED), () =>
+      end.close({ ends: false, reason: new Error('the link was cut') }),
+    );
   }
 }
 
 /** Called at the other end. */
 type Arrival = (other: ChannelEnd) => void;
 
+/** A carrier, and its stream. */
 class ChannelEnd implements Carrier {
+  readonly stream = this;
   other!: ChannelEnd;
-  listener: CarrierUser | undefined;
+  listener: StreamUser | undefined;
   /** Stands between this end and its half. */
-  heard: (half: CarrierUser) => CarrierUser = (half) => half;
+  heard: (half: StreamUser) => StreamUser = (half) => half;
   readonly channel: Channel;
   #closed = false;
+  #loss: Loss | undefined;
   /** Bytes that have not left. */
   #waiting = 0;
   readonly #underWay: Arrival[] = [];
@@ -71,25 +76,25 @@ class ChannelEnd implements Carrier {
     this.channel = channel;
   }
 
-  deliverTo(user: CarrierUser): void {
-    this.listener = this.heard(user);
+  deliverTo(half: StreamUser): void {
+    this.listener = this.heard(half);
   }
 
-  data(bytes: Uint8Array): void {
+  write(bytes: Uint8Array): void {
     const { time } = this.channel;
     // In pieces, so that a cut can fall between any two bytes.
     for (let begin = 0; begin < bytes.length; ) {
       const end = time.chance(0.7) ? bytes.length : begin + 1 + time.below(bytes.length - begin);
       const piece = bytes.subarray(begin, end);
-      this.send((other) => other.listener?.data(other, piece));
+      this.send((other) => other.listener?.onData(piece));
       begin = end;
     }
     this.#waiting += bytes.length;
     time.after(time.below(LATENCY), () => this.#leave(bytes.length));
   }
 
-  get drained(): boolean {
-    return this.#waiting === 0;
+  get pending(): number {
+    return this.#waiting;
   }
 
   awaitTurn(next: { writeMore(): void }): void {
@@ -105,32 +110,33 @@ class ChannelEnd implements Carrier {
 
   #leave(bytes: number): void {
     this.#waiting -= bytes;
-    if (this.#waiting === 0 && !this.#closed) this.listener?.drained(this);
+    if (this.#waiting === 0 && !this.#closed) this.listener?.onWritable();
   }
 
-  mark(mark: Mark): void {
-    this.send((other) => other.listener?.mark(other, mark));
+  mark(payload: Uint8Array): void {
+    this.send((other) => other.listener?.onMark(payload));
   }
 
-  end(last?: Mark): void {
+  endLate(last?: Uint8Array): void {
     if (last) this.mark(last);
-    this.send((other) => other.listener?.ended(other));
+    this.send((other) => other.listener?.onEnd());
   }
 
-  drop(): void {
+  drop(reason?: Error): void {
     this.#closed = true;
-    this.send((other) => other.close('lost', new Error('the stream was dropped')));
+    const loss = { ends: reason !== undefined, reason: reason ?? new Error('the stream was dropped') };
+    this.send((other) => other.close(loss));
   }
 
-  abort(reason: Error): void {
-    this.#closed = true;
-    this.send((other) => other.close('aborted', reason));
-  }
-
-  close(how: 'lost' | 'aborted', reason: Error): void {
+  close(loss: Loss): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.listener?.[how](this, reason);
+    this.#loss = loss;
+    this.listener?.onClose(0, undefined);
+  }
+
+  closed(): Loss | undefined {
+    return this.#loss;
   }
 
   send(arrive: Arrival): void {

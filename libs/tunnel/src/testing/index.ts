@@ -7,7 +7,7 @@ import { planeEvents, type TunnelRole } from '../events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import type { DialTracer, Observation } from '../observe.ts';
 import { pipeline, type Stage } from '../pipeline.ts';
-import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
+import { type Carrier, type Loss, type Mark, readMark, type StreamUser } from '../resume/carrier.ts';
 import { Tunnel } from '../tunnel.ts';
 
 export { AgentTunnel } from '../resume/agent-tunnels.ts';
@@ -158,20 +158,40 @@ export function joined(
   return new Tunnel(role, request, caller, carried, planeEvents(), undefined, new Deadlines());
 }
 
-/** A carrier that notes what it is told. */
+/** A carrier that notes what it is told, and its stream. */
 export class RecordingCarrier implements Carrier {
+  readonly stream = this;
   readonly told: string[] = [];
   readonly marks: Mark[] = [];
-  drained = true;
-  user: CarrierUser | undefined;
+  pending = 0;
+  /** The half that has it, until it drops it. */
+  half: StreamUser | undefined;
+  #loss: Loss | undefined;
   /** Bytes that were read since the window was enlarged. */
   #read = 0;
 
-  deliverTo(user: CarrierUser): void {
-    this.user = user;
+  deliverTo(half: StreamUser): void {
+    this.half = half;
   }
 
-  data(bytes: Uint8Array): void {
+  drop(reason?: Error): void {
+    this.half = undefined;
+    this.told.push(reason ? `abort ${reason.message}` : 'drop');
+  }
+
+  /** It is lost. */
+  lose(reason: Error): void {
+    const { half } = this;
+    this.half = undefined;
+    this.#loss = { reason, ends: false };
+    half?.onClose(0, undefined);
+  }
+
+  closed(): Loss | undefined {
+    return this.#loss;
+  }
+
+  write(bytes: Uint8Array): void {
     this.told.push(`data ${Buffer.from(bytes)}`);
   }
 
@@ -184,20 +204,12 @@ export class RecordingCarrier implements Carrier {
     return this.#read === 0;
   }
 
-  mark(mark: Mark): void {
-    this.marks.push(mark);
+  mark(payload: Uint8Array): void {
+    this.marks.push(readMark(payload) as Mark);
   }
 
-  end(last?: Mark): void {
-    if (last) this.marks.push(last);
+  endLate(last?: Uint8Array): void {
+    if (last) this.mark(last);
     this.told.push('end');
-  }
-
-  drop(): void {
-    this.told.push('drop');
-  }
-
-  abort({ message }: Error): void {
-    this.told.push(`abort ${message}`);
   }
 }

@@ -1,7 +1,7 @@
 import { SharedBudget } from '@isthmus/runtime';
 import type { EndUser } from '../end.ts';
 import { AgentTunnel } from '../resume/agent-tunnels.ts';
-import { type AttachAnswer, type AttachPosition, AttachRefused, type CarrierUser } from '../resume/carrier.ts';
+import { type AttachAnswer, type AttachPosition, AttachRefused, type StreamUser } from '../resume/carrier.ts';
 import { GatewayHalf } from '../resume/gateway-half.ts';
 import type { Half } from '../resume/half.ts';
 import { type Halves, halvesOf } from '../resume/halves.ts';
@@ -212,24 +212,23 @@ class Schedule {
   }
 
   /** A half that heard nothing for long may give up. */
-  #heardBy(which: 'gateway' | 'agent', half: CarrierUser): CarrierUser {
+  #heardBy(which: 'gateway' | 'agent', half: StreamUser): StreamUser {
     const hear = () => {
       this.#checkSilence();
       this.#heard[which] = this.#time.now();
     };
     return {
-      data(carrier, bytes) {
+      onData(bytes) {
         hear();
-        half.data(carrier, bytes);
+        half.onData(bytes);
       },
-      mark(carrier, mark) {
+      onMark(payload) {
         hear();
-        half.mark(carrier, mark);
+        half.onMark(payload);
       },
-      drained: (carrier) => half.drained(carrier),
-      ended: (carrier) => half.ended(carrier),
-      aborted: (carrier, reason) => half.aborted(carrier, reason),
-      lost: (carrier, reason) => half.lost(carrier, reason),
+      onWritable: () => half.onWritable(),
+      onEnd: () => half.onEnd(),
+      onClose: (code, reason) => half.onClose(code, reason),
     };
   }
 
@@ -393,7 +392,7 @@ class SimulatedGateway extends GatewayHalf {
 
   /** Bytes that have arrived and were not taken. */
   get untaken(): number {
-    return this.incoming.received - this.incoming.taken;
+    return this.received - this.taken;
   }
 
   constructor(halves: Halves, party: Party, asks: (request: AttachPosition) => void) {
@@ -416,7 +415,7 @@ class SimulatedAgent extends AgentTunnel {
 
   /** Bytes that have arrived and were not taken. */
   get untaken(): number {
-    return this.incoming.received - this.incoming.taken;
+    return this.received - this.taken;
   }
 
   constructor(halves: Halves, party: Party) {

@@ -10,10 +10,10 @@ import type { ReceiveWindow } from './windows.ts';
 /** What a header section is that comes after the request's. */
 export type HeadKind = 'informational' | 'response' | 'trailers';
 
-/** The user of a stream: on links an end of a tunnel, its carrier or a Duplex, packets for gRPC. The stream calls it, and it calls the stream. */
+/** The user of a stream: on links a tunnel's end or half, or a Duplex; packets for gRPC. The stream calls it, and it calls the stream. */
 export interface StreamHandler {
-  /** A header section came after the request's. */
-  onHeaders(fields: readonly Field[], kind: HeadKind): void;
+  /** A header section came after the request's. Unset: it is dropped. */
+  onHeaders?(fields: readonly Field[], kind: HeadKind): void;
   /** Bytes came. They count as read once `Http2Stream.consume` was called for them. */
   onData(bytes: Buffer): void;
   /** A mark came. Unset: it is dropped, like any frame of an unknown type. */
@@ -124,7 +124,7 @@ interface StreamLimits {
 const MARKS_UNCOUNTED = 16;
 
 /** The handler of a stream that nobody serves. */
-const NOBODY: StreamHandler = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
+const NOBODY: StreamHandler = { onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
 
 /** One stream of a connection, for links and for gRPC: its frames, its windows, and the bytes that wait to be sent. Its handler uses the bytes. */
 export class Http2Stream implements Sender {
@@ -370,7 +370,7 @@ export class Http2Stream implements Sender {
     if (fault !== undefined || !fields) this.#failed(fault);
     else {
       const kind = this.#incoming.state === 'head' ? 'informational' : 'response';
-      this.handler.onHeaders(fields, answers ? kind : 'trailers');
+      this.handler.onHeaders?.(fields, answers ? kind : 'trailers');
       if (ends) this.receiveEnd();
     }
   }
@@ -446,9 +446,7 @@ export class Http2Stream implements Sender {
     if (state.is !== 'closed') return;
     if (this.#queue.length > 0) this.#queue.clear();
     this.#owner.streamClosed(this);
-    const { handler } = this;
-    const close = () => handler.onClose(state.code, state.reason);
-    if (state.byPeer) closings.add(this.guarded(close));
-    else close();
+    if (state.byPeer) closings.add(this.guarded(() => this.handler.onClose(state.code, state.reason)));
+    else this.handler.onClose(state.code, state.reason);
   }
 }
