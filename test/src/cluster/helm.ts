@@ -48,13 +48,8 @@ async function uninstall(component: Component): Promise<void> {
 async function objectsOf(component: Component, selector: string): Promise<string[]> {
   const { namespace } = RELEASES[component];
   const inside = await kubectl(['-n', namespace, 'get', KINDS, '-l', selector, '-o=name']);
-  const outside = await kubectl([
-    'get',
-    'clusterrolebindings',
-    '-l',
-    `${selector},app.kubernetes.io/instance=${component}`,
-    '-o=name',
-  ]);
+  const own = `${selector},app.kubernetes.io/instance=${component}`;
+  const outside = await kubectl(['get', 'clusterrolebindings', '-l', own, '-o=name']);
   return `${inside}${outside}`.split('\n').filter(Boolean);
 }
 

@@ -34,18 +34,8 @@ export const WAYS = {
     transport: 'uds',
     servers: { port: 8134, addresses: [ADDRESS] },
   },
-  mtls: {
-    name: 'HTTP CONNECT, TCP with mutual TLS',
-    protocol: 'http_connect',
-    transport: 'tcp',
-    servers: GATEWAYS,
-  },
-  helm: {
-    name: 'HTTP CONNECT, installed by Helm',
-    protocol: 'http_connect',
-    transport: 'tcp',
-    servers: GATEWAYS,
-  },
+  mtls: { name: 'HTTP CONNECT, TCP with mutual TLS', protocol: 'http_connect', transport: 'tcp', servers: GATEWAYS },
+  helm: { name: 'HTTP CONNECT, installed by Helm', protocol: 'http_connect', transport: 'tcp', servers: GATEWAYS },
   ha: {
     name: 'gRPC, three API servers',
     protocol: 'grpc',
@@ -53,12 +43,7 @@ export const WAYS = {
     servers: { port: 8134, addresses: THREE },
     apiServers: THREE,
   },
-  'one-address': {
-    name: 'gRPC, a worker behind one address',
-    protocol: 'grpc',
-    transport: 'uds',
-    apart: true,
-  },
+  'one-address': { name: 'gRPC, a worker behind one address', protocol: 'grpc', transport: 'uds', apart: true },
   hoster: {
     name: 'HTTP CONNECT, from a management cluster',
     protocol: 'http_connect',

@@ -24,21 +24,13 @@ interface Reached {
 
 /** Another node of the cluster: a machine with its own mounts, network and host name, whose only way out is one address and port. */
 export async function startWorker({ scope, directory, image }: Ground, plane: Reached): Promise<Node> {
-  // Holds the namespaces.
-  const holder = spawn('unshare', ['--mount', '--net', '--uts', '--ipc', 'sleep', 'infinity'], { stdio: 'ignore' });
+  const namespaces = ['--mount', '--net', '--uts', '--ipc'];
+  const holder = spawn('unshare', [...namespaces, 'sleep', 'infinity'], { stdio: 'ignore' });
   holder.on('error', () => {});
   scope.defer(() => holder.kill('SIGKILL'));
   const network = (pid: string) => readlinkSync(`/proc/${pid}/ns/net`);
   await until(() => network(`${holder.pid}`) !== network('self'), "the worker's namespaces");
-  const worker = new Node('worker', directory, [
-    'nsenter',
-    '-t',
-    `${holder.pid}`,
-    '--mount',
-    '--net',
-    '--uts',
-    '--ipc',
-  ]);
+  const worker = new Node('worker', directory, ['nsenter', '-t', `${holder.pid}`, ...namespaces]);
   await worker.must(['hostname', worker.name]);
   await mounts(worker, plane);
   await connect(worker, `${holder.pid}`, plane);
