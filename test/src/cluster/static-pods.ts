@@ -63,30 +63,38 @@ export function removePod(name: string): void {
 }
 
 /**
- * Has the kubelet run another form of a static pod, and waits until that is ready. A pod is another one when its manifest changes.
- * @param edit what else changes
- * @param killAfter kills the old container after so many milliseconds
+ * Has the kubelet run another form of a static pod, and waits until that is ready.
+ * @param edit what changes
  */
-export async function change(name: string, edit: Edit = () => {}, killAfter?: number): Promise<void> {
+export async function change(name: string, edit: Edit = () => {}): Promise<void> {
   const before = await containerOf(name);
-  const pod = readPod(manifestOf(name));
-  pod.metadata.annotations = { ...pod.metadata.annotations, 'isthmus.test/changed': `${Date.now()}` };
-  edit(pod);
-  writePod(pod);
-  if (killAfter !== undefined) {
-    await sleep(killAfter);
-    await kill(before);
-  }
+  writePod(changed(name, edit));
   await nextStatic(name, before);
 }
 
+/** Returns another form of a static pod. A pod is another one when its manifest changes. */
+function changed(name: string, edit: Edit): StaticPod {
+  const pod = readPod(manifestOf(name));
+  pod.metadata.annotations = { ...pod.metadata.annotations, 'isthmus.test/changed': `${Date.now()}` };
+  edit(pod);
+  return pod;
+}
+
 /**
- * Has the kubelet start the API server again, which reads its files only then. By SIGTERM it would take a minute: it waits for watches to end. If
- * only its container were killed, three times in a row, it would be held back, and meanwhile its controllers take the node for dead.
+ * Has the kubelet start the API server again, which reads its files only then. By SIGTERM it would take a minute: it waits for watches to end.
+ * The pause is short because informers try again ever more seldom, up to a minute apart, and go on so if it is away again within two minutes. A
+ * controller manager that sees no lease of the kubelet for 50 s takes the node for dead.
  */
-export function restartApiServer(edit?: Edit): Promise<void> {
-  // After 2 s the kubelet has begun to end the old one, and does not start it again.
-  return change(API_SERVER, edit, 2000);
+export async function restartApiServer(edit: Edit = () => {}): Promise<void> {
+  const [before, uid] = [await containerOf(API_SERVER), await uidOf(API_SERVER)];
+  const pod = changed(API_SERVER, edit);
+  removePod(API_SERVER);
+  // The kubelet has then begun to end the old one, and does not start it again.
+  await sleep(2000);
+  await kill(before);
+  await donePod(uid);
+  writePod(pod);
+  await nextStatic(API_SERVER, before);
 }
 
 /** Kills a static pod's container with SIGKILL, and waits for the next one. */
@@ -113,26 +121,18 @@ export function uidOf(name: string): Promise<string> {
 }
 
 /**
- * Waits until the kubelet is done with a static pod whose manifest is gone. It then starts another of its name at once, and before that looks only
- * every 10 to 15 s whether it may. The pod's control group is the last that it removes, a moment after the API server's object at times.
+ * Waits until the kubelet is done with a pod. It then starts another static pod of that name at once, and before that looks only every 10 to 15 s
+ * whether it may. The pod's control group is the last that it removes, a moment after the API server's object at times.
  */
-export async function doneStatic(uid: string): Promise<void> {
+export async function donePod(uid: string): Promise<void> {
   const gone = () => globSync(`/sys/fs/cgroup/{cpu/,}*/kubepods/**/pod${uid}`).length === 0;
-  await until(gone, { what: `the end of the static pod ${uid}`, deadline: NEXT_MS });
+  await until(gone, { what: `the end of the pod ${uid}`, deadline: NEXT_MS });
 }
 
 /** Kills a container with SIGKILL, which may have ended already. */
 export async function kill(id: string): Promise<void> {
-  const { stderr } = await run([
-    'ctr',
-    '-n',
-    'k8s.io',
-    'tasks',
-    'kill',
-    '--signal',
-    'SIGKILL',
-    id.replace(/^.*\//, ''),
-  ]);
+  const task = id.replace(/^.*\//, '');
+  const { stderr } = await run(['ctr', '-n', 'k8s.io', 'tasks', 'kill', '--signal', 'SIGKILL', task]);
   if (stderr && !/not found/.test(stderr)) throw new Error(`${id} is not killed: ${stderr}`);
 }
 

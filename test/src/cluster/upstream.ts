@@ -6,7 +6,7 @@ import { EGRESS } from './recipe.ts';
 import { ANP_VERSION } from './settings.ts';
 import {
   containerOf,
-  doneStatic,
+  donePod,
   endStatic,
   kill,
   manifestOf,
@@ -68,7 +68,7 @@ export async function putAnp(
   if (/HTTPConnect/.test(readFileSync(EGRESS, 'utf8'))) anps.spec.containers[0].args?.push('--mode=http-connect');
   const uid = await uidOf(server);
   removePod(server);
-  await doneStatic(uid);
+  await donePod(uid);
   await strike(() => endStatic(holder));
   writePod(anps);
   await nextStatic(server, '');
@@ -93,5 +93,5 @@ export async function endServer(name: string, directory: string, strike: Strike 
     await until(() => !existsSync(socket), { what: `the end of ${socket}`, deadline: LEAVES_MS });
     await kill(before);
   });
-  await doneStatic(uid);
+  await donePod(uid);
 }
