@@ -2,7 +2,7 @@ export { type Admission, startAdmission } from './admission.ts';
 export { gatewayTenants } from './certificate-judge.ts';
 export { type Claimed, Clashes } from './clashes.ts';
 export { CredentialCache } from './credential-files.ts';
-export { credentialFiles } from './credentials.ts';
+export { credentialFiles, readCredential } from './credentials.ts';
 export { ADMISSION } from './defaults.ts';
 export type { Grant } from './grants.ts';
 export type { AgentEvidence } from './identify.ts';

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { passwordHash } from '@isthmus/admission';
 import { yamlValue } from '@isthmus/kube/yaml';
 import { stringify } from 'yaml';
+import { SYNC } from './defaults.ts';
 import { OwnSecret, PLANE, type Reference, type Source, type Store } from './kinds.ts';
 import type { Values } from './values.ts';
 
@@ -149,6 +150,9 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
     ];
 
   const value = resolved(rest, '') as { readonly server?: { readonly serverNames?: readonly string[] } };
+  const bytes = [...files.values()].reduce((sum, { length }) => sum + length, 0);
+  if (bytes > SYNC.namespaceBytes)
+    faults.push({ at: '', message: `what it names has ${bytes} bytes: at most ${SYNC.namespaceBytes} are written` });
   if (faults.length > 0) return { names, result: { faults } };
   const digest = createHash('sha256');
   for (const [file, bytes] of files) digest.update(`${file} ${bytes.length}\n`).update(bytes, 'latin1');

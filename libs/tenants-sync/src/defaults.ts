@@ -18,6 +18,10 @@ export const SYNC = {
   namespaceBytes: 4 * 1024 * 1024,
   /** How many they may be, with their keys and allowed namespaces. Each takes some 100 bytes to 1 KiB, whatever its value has. */
   namespaceEntries: 10_000,
+  /** What the files that tenants of one namespace name may take on the disk together: those of 2,500 tenants. The chart's directory has 128 MiB. */
+  namespaceFilesBytes: 32 * 1024 * 1024,
+  /** What the smallest file takes there. */
+  blockBytes: 4096,
   /** The shortest time between two lists of kinds of which more can be kept than before. A long one takes 3 s. */
   freedMs: 20_000,
   /** The longest text of what is wrong with an object. One can name hundreds of secrets that are not there, and all members read of it. */

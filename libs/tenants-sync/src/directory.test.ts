@@ -12,7 +12,7 @@ it('old folders go also while no tenant file can be written, which makes room on
     const directory = new Directory(dir);
     const folder = '.files/acme.old.0';
     directory.stage({ folder, files: new Map([['ca', 'x']]) });
-    directory.commit('acme.prod', 'tenant: prod\n');
+    directory.commit('acme.prod', { text: 'tenant: prod\n', folder: '.files/acme.prod.0', files: new Map() });
     rmSync(join(dir, 'acme.prod.yaml'));
     // Nothing can be written there.
     mkdirSync(join(dir, '.half-acme.prod.yaml'));

@@ -1,15 +1,16 @@
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { extname, join } from 'node:path';
+import { dirname, extname, join } from 'node:path';
 import {
   ADMISSION,
   CredentialCache,
+  credentialFiles,
   type ReadFile,
   readTenantFile,
   type TenantFile,
   type TenantSource,
 } from '@isthmus/admission';
-import { readNamedFile } from '@isthmus/runtime';
-import { type Composed, ENDING, FILES } from './compose.ts';
+import { countIn, readNamedFile } from '@isthmus/runtime';
+import { type Composed, ENDING, FILES, fileName } from './compose.ts';
 import { SYNC } from './defaults.ts';
 
 /** A tenant's file of ours that lies in the directory. */
@@ -19,6 +20,12 @@ export interface Written {
   readonly file: TenantSource;
   /** The object that it was made of. */
   readonly object: NonNullable<TenantFile['source']>;
+}
+
+/** What lies there of a tenant, whose file names what is in the folder; undefined if it names nothing. */
+interface Lying {
+  readonly text: string;
+  readonly folder: string | undefined;
 }
 
 /** Begins the name of what is not complete yet. */
@@ -31,9 +38,13 @@ const HALF = '.half-';
  */
 export class Directory {
   readonly #dir: string;
-  readonly #written = new Map<string, string>();
+  readonly #written = new Map<string, Lying>();
   /** Folders that no tenant's file names, and since when. */
   readonly #unnamed = new Map<string, number>();
+  /** By folder that is there, or is to be: what its files take on a disk. */
+  readonly #sizes = new Map<string, number>();
+  /** The same by namespace. */
+  readonly #taken = new Map<string, number>();
 
   /** @throws Error if it cannot be written */
   constructor(dir: string) {
@@ -42,6 +53,25 @@ export class Directory {
     for (const below of ['', FILES])
       for (const name of readdirSync(join(dir, below)))
         if (name.startsWith(HALF)) rmSync(join(dir, below, name), { recursive: true });
+    for (const path of readdirSync(join(dir, FILES), { recursive: true }) as string[])
+      this.#take(join(FILES, path.split('/', 1)[0] ?? ''), onDisk(sizeOf(join(dir, FILES, path)) ?? 0));
+  }
+
+  #take(folder: string, bytes: number): void {
+    countIn(this.#sizes, folder, bytes);
+    countIn(this.#taken, namespaceOf(folder), bytes);
+  }
+
+  /**
+   * Takes room for what a tenant's file is to name. All folders of a namespace share one, also those that are old.
+   * @returns whether there is so much
+   */
+  reserve({ folder, files }: Pick<Composed, 'folder' | 'files'>): boolean {
+    if (this.#sizes.has(folder)) return true;
+    const bytes = [...files.values()].reduce((sum, { length }) => sum + onDisk(length), 0);
+    if ((this.#taken.get(namespaceOf(folder)) ?? 0) + bytes > SYNC.namespaceFilesBytes) return false;
+    this.#take(folder, bytes);
+    return true;
   }
 
   #makeFolder(): void {
@@ -56,9 +86,13 @@ export class Directory {
       if (text === undefined) continue;
       const file = await this.read(text);
       if ('problems' in file.read || !file.read.file.source) continue;
+      const { source: object } = file.read.file;
       const base = name.slice(0, -ENDING.length);
-      this.#written.set(base, text);
-      yield { base, file, object: file.read.file.source };
+      // Somebody's copy of one.
+      if (base !== fileName(object)) continue;
+      const [path] = credentialFiles(file.read.file).map((each) => each.path);
+      this.#written.set(base, { text, folder: path && dirname(path) });
+      yield { base, file, object };
     }
   }
 
@@ -73,7 +107,7 @@ export class Directory {
   holds(base: string, composed: Composed): boolean {
     const { text } = composed;
     const whole = sizeOf(join(this.#dir, `${base}${ENDING}`)) === Buffer.byteLength(text);
-    return this.#written.get(base) === text && whole && this.#isStaged(composed);
+    return this.text(base) === text && whole && this.#isStaged(composed);
   }
 
   #isStaged({ folder, files }: Pick<Composed, 'folder' | 'files'>): boolean {
@@ -96,7 +130,7 @@ export class Directory {
 
   /** The text of a tenant's file as it lies there. */
   text(base: string): string | undefined {
-    return this.#written.get(base);
+    return this.#written.get(base)?.text;
   }
 
   /** How many tenants' files of ours lie there. */
@@ -104,9 +138,9 @@ export class Directory {
     return this.#written.size;
   }
 
-  commit(base: string, text: string): void {
+  commit(base: string, { text, folder, files }: Pick<Composed, 'text' | 'folder' | 'files'>): void {
     this.put(`${base}${ENDING}`, text);
-    this.#written.set(base, text);
+    this.#written.set(base, { text, folder: files.size > 0 ? folder : undefined });
   }
 
   /** Writes a file so that nobody reads half of it. */
@@ -129,30 +163,39 @@ export class Directory {
   mend(now: number): string[] {
     const there = namesIn(this.#dir);
     if (!there) this.#makeFolder();
-    const files = join(this.#dir, FILES);
-    const folders = namesIn(files) ?? new Set();
-    const foldersOf = (text: string) =>
-      [...text.matchAll(/\.files\/([^/\s]+)\//g)].map(([, folder]) => folder as string);
-    const named = new Set([...this.#written.values()].flatMap(foldersOf));
+    const folders = new Set([...(namesIn(join(this.#dir, FILES)) ?? [])].map((name) => join(FILES, name)));
+    const named = new Set([...this.#written.values()].map(({ folder }) => folder));
     // First, because it makes room on a disk that is full.
     for (const folder of folders) {
       const since = this.#unnamed.get(folder) ?? now;
       if (named.has(folder)) this.#unnamed.delete(folder);
       else if (now - since < SYNC.oldFilesMs) this.#unnamed.set(folder, since);
       else {
-        rmSync(join(files, folder), { recursive: true, force: true });
+        rmSync(join(this.#dir, folder), { recursive: true, force: true });
         this.#unnamed.delete(folder);
+        folders.delete(folder);
       }
     }
+    for (const [folder, bytes] of this.#sizes) if (!folders.has(folder)) this.#take(folder, -bytes);
     const lost: string[] = [];
-    for (const [base, text] of this.#written) {
+    for (const [base, { text, folder }] of this.#written) {
       const isGone = !there?.has(`${base}${ENDING}`);
       // Members that have the tenant keep it, whether its files are there or not.
-      if (isGone) this.commit(base, text);
-      if (isGone || foldersOf(text).some((folder) => !folders.has(folder))) lost.push(base);
+      if (isGone) this.put(`${base}${ENDING}`, text);
+      if (isGone || (folder !== undefined && !folders.has(folder))) lost.push(base);
     }
     return lost;
   }
+}
+
+/** @param folder `.files/NAMESPACE.NAME.DIGEST` */
+function namespaceOf(folder: string): string {
+  return folder.slice(FILES.length + 1, folder.indexOf('.', FILES.length));
+}
+
+/** What a file takes on a disk, or in memory, of so many bytes. */
+function onDisk(bytes: number): number {
+  return SYNC.blockBytes * (1 + Math.floor(bytes / SYNC.blockBytes));
 }
 
 /** The names in a directory; undefined if there is none. */

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { generateKeyPairSync } from 'node:crypto';
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { ADMISSION } from '@isthmus/admission';
+import { changed } from '@isthmus/runtime/testing';
+import { SYNC } from './defaults.ts';
 import { Directory } from './directory.ts';
 import type { Source } from './kinds.ts';
 import { Sync } from './sync.ts';
@@ -61,8 +64,8 @@ test('what lies there is no file of a tenant, or must be read', async (t) => {
   symlinkSync('nowhere', file('gone'));
   writeFileSync(file('large'), 'x'.repeat(ADMISSION.tenantFileBytes + 1));
   const { namespace, name } = tenant('one');
-  writeFileSync(file('ours'), JSON.stringify({ tenant: 'one', source: { kind: 'Tenant', namespace, name } }));
-  assert.deepEqual(await load(), ['ours']);
+  writeFileSync(file('acme.one'), JSON.stringify({ tenant: 'one', source: { kind: 'Tenant', namespace, name } }));
+  assert.deepEqual(await load(), ['acme.one']);
   symlinkSync('loop.yaml', file('loop'));
   await assert.rejects(load(), { code: 'ELOOP' });
 });
@@ -116,4 +119,138 @@ test('a verdict says since when the file lies there, whatever its object says', 
   assert.deepEqual(await judged(2, 2, { limits }), [2, false, 2]);
   assert.deepEqual(await judged(3, 3, { limits: 'none' }), [3, true, 2]);
   assert.deepEqual(await judged(4, 4, { limits }), [4, false, 2]);
+});
+
+/** A sync in whose directory a namespace's files may take three blocks: each tenant has one file. */
+async function bounded(t: TestContext) {
+  const bounds = changed(SYNC, { namespaceFilesBytes: 3 * SYNC.blockBytes });
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-'));
+  t.after(() => {
+    bounds[Symbol.dispose]();
+    rmSync(dir, { recursive: true });
+  });
+  const keys = new Map<string, string>();
+  const objects = new Map<string, Source>();
+  const told: string[] = [];
+  let now = 0;
+  const start = async () => {
+    const sync = new Sync({
+      directory: new Directory(dir),
+      stores(_store, name) {
+        const key = keys.get(name);
+        return key === undefined ? undefined : { values: new Map([['key', key]]), allows: [] };
+      },
+      sources: (name) => [objects.get(name)].filter((each) => each !== undefined),
+      graceMs: 0,
+      changed: (name, verdict) => void told.push(`${name} ${verdict?.fault ?? ''}`.trim()),
+      now: () => now,
+    });
+    await sync.load();
+    return sync;
+  };
+  let sync = await start();
+  return {
+    ...{ dir, told },
+    put(name: string, key = newKey(), more: object = {}) {
+      const [namespace = '', object = ''] = name.split('/');
+      const secretRef = { name: object, key: 'key' };
+      const fields = { agents: [{ tokens: { issuer: 'https://a', audience: 'b', keys: { secretRef } } }], ...more };
+      keys.set(name, key);
+      objects.set(name, { ...tenant(object), namespace, fields });
+      sync.changed(name);
+      return key;
+    },
+    async flush(ms = 0) {
+      now += ms;
+      await sync.flush();
+    },
+    async restart() {
+      sync = await start();
+      for (const name of objects.keys()) sync.changed(name);
+    },
+    faults: () => Object.fromEntries([...sync.verdicts].map(({ source: { name }, fault }) => [name, fault])),
+    folders: () => readdirSync(join(dir, '.files')).map((name) => name.replace(/\.[0-9a-f]+$/, '')),
+    files: () => readdirSync(dir).filter((name) => name.endsWith('.yaml')),
+  };
+}
+
+function newKey(): string {
+  const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  return publicKey.export({ type: 'spki', format: 'pem' }).toString();
+}
+
+const FULL = /^the files of all tenants of its namespace would take more than 12288 bytes/;
+
+test('nothing is written of an object that is refused', async (t) => {
+  const { put, flush, folders, faults } = await bounded(t);
+  put('acme/broken', 'no key');
+  put('acme/prod');
+  await flush();
+  assert.match(`${faults().broken}`, /agents\[0\]\.tokens\.keys/);
+  assert.deepEqual(folders(), ['acme.prod']);
+});
+
+test("the files of a namespace's tenants take no more than its share, also those that are old, and others have theirs", async (t) => {
+  const { put, flush, folders, faults, restart, told } = await bounded(t);
+  const refused = () =>
+    Object.keys(faults())
+      .filter((name) => FULL.test(`${faults()[name]}`))
+      .sort();
+  for (const name of ['acme/one', 'acme/two', 'acme/three', 'acme/four', 'other/own']) put(name);
+  await flush();
+  assert.deepEqual(refused(), ['two']);
+  assert.deepEqual(folders().sort(), ['acme.four', 'acme.one', 'acme.three', 'other.own']);
+  const before = told.length;
+  await flush();
+  assert.equal(told.length, before);
+  put('acme/one');
+  await flush();
+  assert.deepEqual(refused(), ['one', 'two']);
+  await restart();
+  await flush();
+  assert.deepEqual(refused(), ['one', 'two']);
+});
+
+test('a tenant whose new files have no room keeps its old ones, and what it claims, until older files are gone', async (t) => {
+  const { put, flush, faults } = await bounded(t);
+  let key = '';
+  for (let times = 0; times < 3; times++) {
+    key = put('acme/one');
+    await flush();
+  }
+  put('acme/one');
+  await flush();
+  assert.match(`${faults().one}`, FULL);
+  put('other/thief', key);
+  await flush();
+  assert.match(`${faults().thief}`, /token key .* is in acme\.one too/);
+  for (let times = 0; times < 3; times++) await flush(SYNC.oldFilesMs);
+  assert.deepEqual(faults(), { one: undefined, thief: undefined });
+});
+
+test('a text that looks like a folder of files keeps none of them, and has nothing written again', async (t) => {
+  const { put, flush, folders, told, dir } = await bounded(t);
+  put('acme/prod');
+  await flush();
+  const names = ['none', ...readdirSync(join(dir, '.files'))].map((name) => `.files/${name}/x`);
+  put('evil/own', newKey(), { dial: { allow: names.map((name) => ({ name, cidr: '10.0.0.0/8' })) } });
+  put('acme/prod');
+  for (let times = 0; times < 2; times++) await flush();
+  assert.deepEqual(told, ['acme/prod', 'acme/prod', 'evil/own']);
+  for (let times = 0; times < 2; times++) await flush(SYNC.oldFilesMs);
+  assert.deepEqual(folders().sort(), ['acme.prod', 'evil.own']);
+});
+
+test("somebody's copy of a tenant's file is no file of the sync's: it is not put back", async (t) => {
+  const { put, flush, restart, dir, files, faults } = await bounded(t);
+  put('acme/prod');
+  await flush();
+  const copy = join(dir, 'acme.prod-old.yaml');
+  copyFileSync(join(dir, 'acme.prod.yaml'), copy);
+  await restart();
+  await flush();
+  assert.deepEqual(faults(), { prod: undefined });
+  rmSync(copy);
+  await flush();
+  assert.deepEqual(files(), ['acme.prod.yaml']);
 });

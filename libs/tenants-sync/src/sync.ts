@@ -5,6 +5,7 @@ import {
   candidate,
   credentialFiles,
   problemMessage,
+  readCredential,
   readTenantFile,
   type TenantSource,
 } from '@isthmus/admission';
@@ -151,10 +152,9 @@ export class Sync {
     this.#names.set(name, names);
     if ('faults' in result) return this.#judge(name, undefined, result.faults.map(faultText).join('; '));
     if (directory.holds(path, result) && this.#clashes.has(path)) return this.#judge(name, result, undefined);
-    directory.stage(result);
-    const file = await directory.read(result.text);
+    const file = await asMembersRead(result);
     const { claimed, problems, read } = candidate(path, file);
-    const fault = foreignFile(file, result.folder) ?? inFile(path, problems);
+    const fault = foreignFile(file, result) ?? inFile(path, problems);
     if (fault !== '') return this.#judge(name, result, fault);
     this.#pending.set(name, { name, path, claimed, read, composed: result, created: first.created });
   }
@@ -163,9 +163,9 @@ export class Sync {
   #write(): void {
     const { directory } = this.#options;
     const rank = ({ path }: Pending) => (this.#clashes.has(path) ? 0 : 1);
-    const pending = [...this.#pending.values()].sort(
-      (a, b) => rank(a) - rank(b) || a.created - b.created || (a.path < b.path ? -1 : 1),
-    );
+    const pending = [...this.#pending.values()]
+      .sort((a, b) => rank(a) - rank(b) || a.created - b.created || (a.path < b.path ? -1 : 1))
+      .filter((each) => this.#hasRoom(each));
     const refused = this.#clashes.settle(pending);
     for (const each of pending) {
       const { name, path, composed, read } = each;
@@ -177,7 +177,7 @@ export class Sync {
       }
       try {
         directory.stage(composed);
-        directory.commit(path, composed.text);
+        directory.commit(path, composed);
         this.#pending.delete(name);
         this.#judge(name, composed, undefined, this.#options.now());
       } catch (error) {
@@ -185,6 +185,14 @@ export class Sync {
         this.#fail(name, composed, error);
       }
     }
+  }
+
+  /** Whether what a tenant's file names fits into the directory. Otherwise it waits until older files are removed. */
+  #hasRoom({ name, composed }: Pending): boolean {
+    if (this.#options.directory.reserve(composed)) return true;
+    const most = `${SYNC.namespaceFilesBytes} bytes, with those that were replaced lately`;
+    this.#judge(name, composed, `the files of all tenants of its namespace would take more than ${most}`);
+    return false;
   }
 
   /** Ends tenants whose objects are gone, and whose grace is over. @returns why a file stays, which is tried again */
@@ -262,10 +270,22 @@ function inFile(path: string, problems: ReturnType<typeof candidate>['problems']
   return problems.map((each) => `${path}.yaml:${each.line}: ${problemMessage(each)}`).join('; ');
 }
 
-/** Why a tenant's file may not name what it names: a file that the sync has not put there, or a socket. */
-function foreignFile({ read }: TenantSource, folder: string): string | undefined {
+/** What a tenant's file and those that it names are to members, before it is written. */
+async function asMembersRead({ text, folder, files }: Composed): Promise<TenantSource> {
+  const read = readTenantFile(text);
+  const named = 'problems' in read ? [] : credentialFiles(read.file);
+  const credentials = named.map(async ({ at, kind, path }) => {
+    const bytes = Buffer.from(files.get(path.slice(folder.length + 1)) ?? '', 'latin1');
+    return [at, await readCredential(kind, bytes).catch((error: Error) => error)] as const;
+  });
+  return { read, credentials: new Map(await Promise.all(credentials)) };
+}
+
+/** Why a tenant's file may not name what it names: a file that the sync does not put there, or a socket. */
+function foreignFile({ read }: TenantSource, { folder, files }: Composed): string | undefined {
   if ('problems' in read) return undefined;
-  const foreign = credentialFiles(read.file).find(({ path }) => !path.startsWith(`${folder}/`));
+  const isOwn = (path: string) => path.startsWith(`${folder}/`) && files.has(path.slice(folder.length + 1));
+  const foreign = credentialFiles(read.file).find(({ path }) => !isOwn(path));
   if (foreign) return `${foreign.at}: expected a secretRef or configMapRef`;
   const socket = read.file.callers?.findIndex(({ unixSocket }) => unixSocket !== undefined) ?? -1;
   return socket < 0 ? undefined : `callers[${socket}].unixSocket: an object cannot have a socket`;
