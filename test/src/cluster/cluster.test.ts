@@ -117,6 +117,6 @@ test('the table goes into the page for operators', () => {
   assert.equal(table([], table(outcomes)), table(outcomes));
   assert.match(
     writtenBy('cluster', 'docs/KUBERNETES.md').pageWith(table(outcomes, '', '2026-01-02')),
-    /\| gRPC, unix socket, 2026-01-02 \| agents rolled \| 0 of 20 \(and 1 under way\) \| 1\.2 s \| 3 of 6: 2 execs, watch \| 1 of 40 \(and 2 under way\) \|/,
+    /\| gRPC, unix socket, 2026-01-02 \| agents rolled \| 0 of 20 calls fail \(and 1 under way\); 3 of 6 long calls cut: 2 execs, watch; 1 of 40 admissions fail \(and 2 under way\) \|/,
   );
 });

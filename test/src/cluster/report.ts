@@ -5,14 +5,10 @@ import type { Outcome } from './faults/load.ts';
 import { VERSION } from './settings.ts';
 import { WAYS } from './way.ts';
 
-const HEAD = [
-  'how the API server dials, and when',
-  'what is done',
-  'calls failed',
-  'longest',
-  'long calls cut',
-  'admissions failed',
-];
+const HEAD = ['how the API server dials, and when', 'what is done', 'what callers notice'];
+
+/** From this on, in milliseconds, callers notice that a call takes long. */
+const LONG_MS = 5000;
 
 /**
  * The outcomes as a table in Markdown.
@@ -24,7 +20,9 @@ export function table(outcomes: readonly Outcome[], before = '', on = today()): 
   const rows = Object.values(WAYS).flatMap((way) => {
     const fresh = outcomes.filter((each) => each.way === way);
     if (fresh.length === 0) return kept.get(way.name) ?? [];
-    return gathered(fresh).map((each, index) => tableLine([index === 0 ? `${way.name}, ${on}` : '', ...cells(each)]));
+    return gathered(fresh).map((each, index) =>
+      tableLine([index === 0 ? `${way.name}, ${on}` : '', each.fault, inWords(each)]),
+    );
   });
   return markdownTable(HEAD, rows);
 }
@@ -62,24 +60,21 @@ function today(): string {
   return new Date().toISOString().slice(0, 10);
 }
 
-function cells({ fault, figures }: Outcome): string[] {
+/** What callers met of a fault, in a line. */
+export function inWords({ figures }: Outcome): string {
   const { calls, failed, underWay, longest, long, admissions } = figures;
   const besides = (struck: number) => (struck > 0 ? ` (and ${struck} under way)` : '');
   // If all are cut, so is each kind.
-  const some = long.cut.length > 0 && long.cut.length < long.calls;
-  const cut = `${outOf(long.cut.length, long.calls)}${some ? `: ${counted(long.cut)}` : ''}`;
-  const admitted = `${outOf(admissions.failed.length, admissions.asked)}${besides(admissions.underWay)}`;
-  return [fault, `${failed} of ${calls}${besides(underWay)}`, `${(longest / 1000).toFixed(1)} s`, cut, admitted];
-}
-
-/** What callers met of a fault, in a line. */
-export function inWords(outcome: Outcome): string {
-  const [, ...met] = cells(outcome).map((cell, index) => `${HEAD[index + 1]} ${cell}`);
-  return met.join(', ');
-}
-
-function outOf(some: number, all: number): string {
-  return some === 0 ? '0' : `${some} of ${all}`;
+  const kinds = long.cut.length < long.calls ? `: ${counted(long.cut)}` : '';
+  const noticed = [
+    ...(failed + underWay > 0 ? [`${failed} of ${calls} calls fail${besides(underWay)}`] : []),
+    ...(long.cut.length > 0 ? [`${long.cut.length} of ${long.calls} long calls cut${kinds}`] : []),
+    ...(admissions.failed.length + admissions.underWay > 0
+      ? [`${admissions.failed.length} of ${admissions.asked} admissions fail${besides(admissions.underWay)}`]
+      : []),
+    ...(longest < LONG_MS ? [] : [`a call takes ${(longest / 1000).toFixed(1)} s`]),
+  ];
+  return noticed.join('; ') || `nothing in ${calls} calls`;
 }
 
 /** Names each kind once, and how many there are of it: "3 execs, watch". */
