@@ -135,7 +135,7 @@ export const RUNTIME = {
   buffers: 4096,
   /** The smallest buffer of a tunnel, however little is left: with less, the objects around it weigh more than its bytes. */
   leastBufferBytes: 16 * 1024,
-  /** The part of what is left for tunnels that they may hold together for one purpose: the growth of windows, packets of slow readers. There are five. */
+  /** The part of what is left for tunnels that they may hold together for one purpose: the growth of windows, packets of slow readers. There are six. */
   poolPart: 1 / 16,
   /** Buffers that died young are freed when so much was filled: this part of what is left for tunnels. */
   garbagePart: 1 / 16,

@@ -156,6 +156,8 @@ export const WIRE = {
    * 4 MiB with what a slower reader has not taken.
    */
   localGrowthBytes: poolBytes(16 * 1024 * 1024),
+  /** What peers together may have sent beyond windows that they did not know yet, until it is read. A tenant may use half of it. */
+  excessBytes: poolBytes(16 * 1024 * 1024),
   /** A sender with less window than this has to wait: readers return window in pieces, and a few are always on their way. */
   shortWindowBytes: 256 * 1024,
   /** How often links are checked for received bytes. */

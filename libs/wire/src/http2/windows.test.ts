@@ -36,12 +36,13 @@ describe('receive window', () => {
   }
 
   /** Budgets of their own. */
-  function budgets(long: number, local: number) {
-    return { budget: new SharedBudget(long), local: new SharedBudget(local), largest: 16 * MIB };
+  function budgets(long: number, local: number, excess = 0) {
+    const [budget, fast, beyond] = [new SharedBudget(long), new SharedBudget(local), new SharedBudget(excess, true)];
+    return { budget, local: fast, largest: 16 * MIB, excess: beyond };
   }
 
-  test('what comes beyond windows, before our SETTINGS were read, is no more than windows may grow by', () => {
-    const growth = budgets(0, 64 * KIB);
+  test('what comes beyond windows, before our SETTINGS were read, has a budget, of which a tenant may use half', () => {
+    const growth = budgets(0, 0, 128 * KIB);
     const open = () => new ReceiveWindow(16 * KIB, () => 1, growth, 'acme');
     const [first, second] = [open(), open()];
     assert.equal(first.receive(40 * KIB, 48 * KIB), true);
@@ -52,15 +53,35 @@ describe('receive window', () => {
     const next = open();
     assert.equal(next.receive(64 * KIB, 48 * KIB), true);
     assert.equal(next.receive(1, 48 * KIB), false, 'nor more than it may');
+    const stranger = new ReceiveWindow(16 * KIB, () => 1, growth);
+    assert.equal(stranger.receive(40 * KIB, 48 * KIB), true);
   });
 
-  test('what comes again beyond a window, once it was read, needs no more of what others have taken since', () => {
-    const growth = budgets(0, 64 * KIB);
+  test('what came beyond a window gives its budget back as it is read', () => {
+    const growth = budgets(0, 0, 128 * KIB);
     const window = new ReceiveWindow(16 * KIB, () => 1, growth, 'acme');
+    const held = () => 128 - growth.excess.left / KIB;
     assert.equal(window.receive(56 * KIB, 48 * KIB), true);
-    assert.equal(growth.local.take(2 * KIB, 'acme'), true);
-    assert.equal(window.consume(30 * KIB), 30 * KIB);
-    assert.equal(window.receive(10 * KIB, 48 * KIB), true);
+    assert.equal(held(), 40);
+    assert.equal(window.consume(6 * KIB), 0);
+    assert.equal(held(), 34);
+    assert.equal(window.consume(24 * KIB), 30 * KIB);
+    assert.equal(held(), 10);
+    window.account('beta');
+    assert.equal(window.receive(8 * KIB, 48 * KIB), true);
+    assert.equal(held(), 18);
+    assert.equal(window.consume(34 * KIB), 34 * KIB);
+    assert.equal(held(), 0);
+    window.close();
+    assert.equal(held(), 0);
+  });
+
+  test('who uses window that was returned has read our SETTINGS, and sends nothing beyond it', () => {
+    const window = new ReceiveWindow(16 * KIB, () => 1, budgets(0, 0, MIB), 'acme');
+    assert.equal(window.receive(40 * KIB, 48 * KIB), true);
+    assert.equal(window.consume(40 * KIB), 40 * KIB);
+    assert.equal(window.receive(24 * KIB, 48 * KIB), true, 'what was on its way');
+    assert.equal(window.receive(1, 48 * KIB), false);
   });
 
   test('a window that is read fast doubles up to 4 MiB, and further where the round-trip time is long', () => {

@@ -10,10 +10,13 @@ export interface WindowGrowth {
   readonly local: SharedBudget;
   /** Largest size of a window, in bytes. */
   readonly largest: number;
+  /** For what comes beyond windows. Default: the process'. */
+  readonly excess?: SharedBudget;
 }
 
-/** The group of all that comes beyond windows, whoever sends it: a peer that has read our SETTINGS, as ours have, sends nothing beyond them. */
-const EXCESS = '';
+/** Shared by this process. Whoever sends beyond windows before anybody knows whose it is, is a group too. */
+const EXCESS = new SharedBudget(WIRE.excessBytes, true);
+const STRANGERS = '';
 
 /** Shared by this process. */
 const PROCESS: WindowGrowth = {
@@ -38,8 +41,11 @@ export class ReceiveWindow {
   #read = 0;
   #grown = 0;
   #grownLocal = 0;
-  /** The most that came beyond it. */
-  #exceeded = 0;
+  /** Bytes returned to the other side. */
+  #returned = 0;
+  /** Bytes beyond it that nobody has read, and whose budget they use. */
+  #exceeding = 0;
+  #exceeds = STRANGERS;
   #since = performance.now();
   /** When window was returned, and how many bytes come ahead of those that use it: negative once they have come. */
   #returnedAt = 0;
@@ -65,16 +71,27 @@ export class ReceiveWindow {
     if (this.#grown + this.#grownLocal === 0) this.#group = group;
   }
 
-  /** @param excess what may come beyond the window, if there is budget for it. @returns whether the other side respected both */
+  /**
+   * @param excess what may come beyond the window, if there is budget for it. What was returned does not count: who uses it has read our SETTINGS
+   * @returns whether the other side respected both
+   */
   receive(bytes: number, excess = 0): boolean {
     // A stream that was quiet, such as one whose dial took a round trip, is not a slow one.
     if (this.#open === this.#size) this.#since = performance.now();
     this.#open -= bytes;
     if (this.#ahead >= 0) this.#measure(bytes);
     if (bytes === 0 || this.#open >= 0) return true;
-    const more = Math.max(0, -this.#open - this.#exceeded);
-    if (this.#open + excess < 0 || (more > 0 && !this.#limits.local.take(more, EXCESS))) return false;
-    this.#exceeded += more;
+    return this.#open - this.#returned + excess >= 0 && this.#exceed();
+  }
+
+  /** Takes budget for what is unread beyond the window, or gives back what was read of it. @returns whether there is enough */
+  #exceed(unread = Math.max(0, -this.#open - this.#read)): boolean {
+    const { excess = EXCESS } = this.#limits;
+    const more = unread - this.#exceeding;
+    if (this.#exceeding === 0) this.#exceeds = this.#group ?? STRANGERS;
+    if (more > 0 && !excess.take(more, this.#exceeds)) return false;
+    if (more < 0) excess.give(-more, this.#exceeds);
+    this.#exceeding = unread;
     return true;
   }
 
@@ -91,6 +108,7 @@ export class ReceiveWindow {
    */
   consume(bytes: number, least?: number): number {
     this.#read += bytes;
+    if (this.#exceeding > 0) this.#exceed();
     const half = this.#size / 2;
     if (this.#read < (least === undefined ? half : Math.min(half, Math.max(least, this.#open)))) return 0;
     const credit = this.#read + (least === undefined ? this.#growth() : 0);
@@ -99,6 +117,7 @@ export class ReceiveWindow {
       this.#returnedAt = performance.now();
     }
     this.#open += credit;
+    this.#returned += credit;
     this.#read = 0;
     return credit;
   }
@@ -119,8 +138,7 @@ export class ReceiveWindow {
     const { budget, local } = this.#limits;
     if (this.#grown > 0) budget.give(this.#grown, this.#group);
     if (this.#grownLocal > 0) local.give(this.#grownLocal, this.#group);
-    if (this.#exceeded > 0) local.give(this.#exceeded, EXCESS);
-    this.#exceeded = 0;
+    if (this.#exceeding > 0) this.#exceed(0);
     this.#grown = 0;
     this.#grownLocal = 0;
     this.#size = MAX_WINDOW;
