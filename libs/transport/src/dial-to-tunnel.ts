@@ -6,7 +6,7 @@ import {
   DIRECT,
   type Dial,
   DialAbort,
-  type DialError,
+  DialError,
   type DialRequest,
   dialLog,
   type Established,
@@ -99,14 +99,22 @@ export function serve<Request extends ServedDial, Answer extends Carried>(
 /**
  * A dial that enters the plane here.
  * @param timeout how long it may take, in milliseconds
- * @throws DialError http_request_error for an address that is not `host:port`
+ * @throws DialError http_request_error for an address that is not `host:port`, or a protocol that is not `tcp`. Both may be long texts
  */
 export function newDial(
   address: string,
-  { tenant, timeout }: { readonly tenant: string; readonly timeout: number },
+  {
+    tenant,
+    timeout,
+    protocol = 'tcp',
+  }: { readonly tenant: string; readonly timeout: number; readonly protocol?: string },
   caller?: Caller,
   traceparent?: string,
 ): ServedDial {
+  if (protocol !== 'tcp') {
+    const text = `dial ${protocol.slice(0, 200)} ${address.slice(0, 200)}: unknown network, want tcp`;
+    throw new DialError('http_request_error', text);
+  }
   return {
     id: randomHex(8),
     tenant,

@@ -387,6 +387,14 @@ for (const [protocol, address, error] of BAD_DIALS) {
   });
 }
 
+test('of a dial for a network with a long name only the beginning is told', async () => {
+  const { send, packets, status: ending } = await streamAt();
+  send({ type: 'DIAL_REQ', protocol: 'u'.repeat(7000), address: 'h'.repeat(7000), random: 5n });
+  assert.equal((await ending)['grpc-status'], '0');
+  const [{ error } = { error: '' }] = packets as { error: string }[];
+  assert.match(error, /^dial u{200} h{200}: unknown network, want tcp$/);
+});
+
 test('a caller that closes gets CLOSE_RSP and then the end of its stream, and each packet is told of', async () => {
   const { send, dial, packets, status: ending, events, came } = await streamAt();
   const passed: string[] = [];

@@ -255,13 +255,12 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
 
   /** @throws DialError http_request_error for a packet that is not a dial */
   #read({ protocol, address }: DialRequestPacket): ServedDial {
-    if (protocol !== 'tcp')
-      throw new DialError('http_request_error', `dial ${protocol} ${address}: unknown network, want tcp`);
     const who = this.#who;
     const { timeout } = this.#edge;
     const traceparent = this.#call.metadata.first('traceparent');
-    if (who instanceof NotAuthorised) return newDial(address, { tenant: '', timeout }, undefined, traceparent);
-    return newDial(address, { tenant: who.tenant, timeout }, { via: 'grpc', ...who.caller }, traceparent);
+    if (who instanceof NotAuthorised)
+      return newDial(address, { tenant: '', timeout, protocol }, undefined, traceparent);
+    return newDial(address, { tenant: who.tenant, timeout, protocol }, { via: 'grpc', ...who.caller }, traceparent);
   }
 
   #dial(request: ServedDial): void {

@@ -77,10 +77,7 @@ export class PacketServer {
 
   /** Throws DialError http_request_error for a packet that is not a dial. */
   #request({ protocol, address }: DialRequestPacket): ServedDial {
-    if (protocol !== 'tcp') {
-      throw new DialError('http_request_error', `dial ${protocol} ${address}: unknown network, want tcp`);
-    }
-    return newDial(address, { tenant: this.#options.tenant, timeout: TRANSPORT.packetsDialMs });
+    return newDial(address, { tenant: this.#options.tenant, timeout: TRANSPORT.packetsDialMs, protocol });
   }
 
   #serve(random: bigint, request: ServedDial): void {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { planeEvents } from '@isthmus/tunnel';
+import { planeEvents, TUNNEL } from '@isthmus/tunnel';
 import { PacketMux } from './mux.ts';
 import { type ClosingEvent, type ClosingState, closingStep, type PacketRole } from './stream.ts';
 import { channelPair } from './testing.ts';
@@ -59,6 +59,16 @@ test('small pieces of large reads are kept without these, also before the reader
   stream.receive(read.subarray(0, 100));
   assert.equal(kept.at(-1)?.buffer, read.buffer);
   stream.destroy();
+});
+
+test("of a peer's reason of megabytes only the beginning is told", async () => {
+  for (const text of ['x', 'ended by the plane: ']) {
+    const stream = tunnel();
+    const failed = new Promise<Error>((resolve) => stream.once('error', resolve));
+    stream.receiveClose(text.padEnd(4_000_000, 'x'));
+    const { message } = await failed;
+    assert.ok(message.length < TUNNEL.errorTextChars + 100, `${message.length} characters`);
+  }
 });
 
 test('a peer that closes with an error does so after its data, which may still wait for the reader', async () => {

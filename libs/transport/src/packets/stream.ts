@@ -1,7 +1,7 @@
 import { Duplex } from 'node:stream';
 import type { Packet } from '@isthmus/proto';
 import { destroyOnceRead, pushCompact, Waiting } from '@isthmus/runtime';
-import { PlaneEnded, SessionLost } from '@isthmus/tunnel';
+import { PlaneEnded, SessionLost, TUNNEL } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import type { PacketMux } from './mux.ts';
 
@@ -238,9 +238,10 @@ export class PacketStream extends Duplex {
   }
 }
 
-/** Returns why the peer closed the tunnel: the error of `closingText`, or undefined for an orderly close. */
-function failureOf(text: string): Error | undefined {
-  if (text === '') return undefined;
+/** Returns why the peer closed the tunnel: the error of `closingText`, or undefined for an orderly close. @param told may be megabytes long */
+function failureOf(told: string): Error | undefined {
+  if (told === '') return undefined;
+  const text = told.slice(0, TUNNEL.errorTextChars);
   if (LOST_TEXTS.has(text)) return new PlaneEnded(`the peer has lost the tunnel: ${text}`);
   if (text.startsWith(BY_PLANE)) return new PlaneEnded(text.slice(BY_PLANE.length));
   return new Error(`the peer closed the tunnel: ${text}`);
