@@ -155,11 +155,11 @@ function valuesAt(value: unknown, [key, ...deeper]: readonly string[]): readonly
 /** Parses a selector as kubectl does: `a=b,c!=d,e,!f`. Returns whether values have what it wants. */
 export function selector(text: string, option: string): (valuesOf: (key: string) => readonly string[]) => boolean {
   const wanted = text.split(',').map((term) => {
-    const [, not, key, sign, value = ''] = /^\s*(!?)([^=!\s]+)\s*(?:(==?|!=)\s*(.*?)\s*)?$/.exec(term) ?? [];
+    const [, not, key, sign, value = ''] = /^(!?)([^=!\s]+)\s*(?:(==?|!=)(.*))?$/.exec(term.trim()) ?? [];
     if (key === undefined || (not && sign))
       throw usage(`${option} wants KEY=VALUE or KEY!=VALUE, with commas between, and not ${JSON.stringify(term)}`);
     const negative = not === '!' || sign === '!=';
-    return { key, negative, value: sign === undefined ? undefined : value };
+    return { key, negative, value: sign === undefined ? undefined : value.trim() };
   });
   return (valuesOf) =>
     wanted.every(({ key, negative, value }) => {

@@ -5,7 +5,7 @@ export type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
 /** Reads an address, without its zone. IPv4-mapped IPv6 addresses count as IPv4. */
 export function readAddress(text: string): Address {
-  return ipaddr.process(text.replace(/%.*$/, ''));
+  return ipaddr.process(text.replace(/%.*$/s, ''));
 }
 
 /**

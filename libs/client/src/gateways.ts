@@ -97,7 +97,7 @@ export function connected(gateway: GatewayPlace, tls: SecureContextOptions, sign
 
 /** The server name (SNI) for a host: an address has none, and a name's last dot, which Go's servers refuse, is not part of it. */
 export function sniOf(host: string): { readonly servername?: string } {
-  return host === '' || isIP(host) !== 0 ? {} : { servername: host.replace(/\.+$/, '') };
+  return host === '' || isIP(host) !== 0 ? {} : { servername: host.replace(/(?<!\.)\.+$/, '') };
 }
 
 function secure({ host, port }: { readonly host: string; readonly port: number }, tls: SecureContextOptions): Socket {

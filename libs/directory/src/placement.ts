@@ -71,7 +71,7 @@ export function serves(identifiers: AgentIdentifiers, host: string): boolean {
 /** Returns a host's canonical form: IPv4-mapped IPv6 as IPv4, IPv6 shortened and without zone, names in lower case. */
 export function canonicalHost(host: string): string {
   if (isIP(host) === 0) return host.toLowerCase().replace(/\.$/, '');
-  return ipaddr.process(host.replace(/%.*$/, '')).toString();
+  return ipaddr.process(host.replace(/%.*$/s, '')).toString();
 }
 
 function prefixKey(address: ipaddr.IPv4 | ipaddr.IPv6, bits: number): string {

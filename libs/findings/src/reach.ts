@@ -67,7 +67,7 @@ export function reachedBy(hubId: string, members: Evidence['members']): string[]
 /** What is said where Redis does not do its work, and what to do. */
 const REGISTRY_TODO: readonly (readonly [said: RegExp, todo: string])[] = [
   [/^bad (Redis URL|plane name)/, 'correct the flag as the text says'],
-  [/\b(ENOENT|EACCES): .*, open /, 'make the file readable, or correct the flag that names it'],
+  [/^(?=.*\b(ENOENT|EACCES): )(?=.*, open )/s, 'make the file readable, or correct the flag that names it'],
   [
     /READONLY|is a replica\b/,
     'Redis is read-only, as a replica is: make this server the primary again (redis-cli REPLICAOF NO ONE), or lead --redis-url to the primary',

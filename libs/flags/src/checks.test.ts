@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, test } from 'node:test';
+import { costsItsLength } from '@isthmus/runtime/testing';
 import { backendHub, frontendGateway, isthmusHold, proxyAgent, proxyServer } from './programs.ts';
 import { check, commandLines, refuses } from './testing/command-lines.ts';
 import { hubSocket } from './topics/plane.ts';
@@ -329,6 +330,15 @@ test('invalid values are rejected', () => {
   for (const selector of ['', 'a', '!a', 'a=b', 'a==b', 'a!=b', 'a in (b, c)', 'a notin (b),k8s.io/x=y']) {
     assert.deepEqual(agent(`--lease-label-selector=${selector}`), [], selector);
   }
+  for (const selector of [' ! a , b = c ', 'a in ( b , c ) ,d>1,e= ', 'a in (),b notin(c)', 'a=,b'])
+    assert.deepEqual(agent(`--lease-label-selector=${selector}`), [], selector);
+  for (const selector of ['a = = b', 'a ! = b', 'a b', 'ain (b)', 'a in b', 'a in (b', ',', ' '])
+    assert.throws(() => agent(`--lease-label-selector=${selector}`), /bad selector/, selector);
+});
+
+test('a label selector that is bad at its end is refused at once', () => {
+  for (const selector of ['a= ,'.repeat(30), `a in (${' ,'.repeat(30)}`, `a${' '.repeat(20_000)}`])
+    costsItsLength(() => assert.throws(() => agent(`--lease-label-selector=${selector}#`), /bad selector/));
 });
 
 test('an authority that signs for two edges is warned of by name', () => {

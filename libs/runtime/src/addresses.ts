@@ -99,7 +99,7 @@ export function addressBytes(text: string): Buffer | undefined {
 
 /** Returns the source of an address, which limits count. */
 export function sourceOf(address: string): string {
-  const plain = unmapped(address).replace(/%.*$/, '');
+  const plain = unmapped(address).replace(/%.*$/s, '');
   if (isIP(plain) !== 6) return plain;
   const bytes = addressBytes(plain) as Buffer;
   const groups = Array.from({ length: RUNTIME.sourceIpv6Groups }, (_, group) =>

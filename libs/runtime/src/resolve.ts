@@ -77,9 +77,9 @@ function nameService(etc = '/etc'): () => NameService {
 }
 
 function readOrder(text: string): Pick<NameService, 'sources' | 'others'> {
-  const [, line = 'files dns'] = /^\s*hosts:(.*)$/m.exec(text.replace(/#.*/g, '')) ?? [];
+  const [, line = 'files dns'] = /^[ \t]*hosts:(.*)$/m.exec(text.replace(/#.*/g, '')) ?? [];
   const services = line
-    .replace(/\[[^\]]*\]/g, ' ')
+    .replace(/\[[^[\]]*\]/g, ' ')
     .split(/\s+/)
     .filter(Boolean);
   const sources = services.filter((service) => service === 'files' || service === 'dns');

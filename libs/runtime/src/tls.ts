@@ -133,7 +133,7 @@ export function clientTlsOf(settings: TlsSettings): ClientTls {
  * with a dot.
  */
 export function sniOf(host: string): { readonly servername?: string } {
-  return host === '' || isIP(host) !== 0 ? {} : { servername: host.replace(/\.+$/, '') };
+  return host === '' || isIP(host) !== 0 ? {} : { servername: host.replace(/(?<!\.)\.+$/, '') };
 }
 
 /**

@@ -234,7 +234,7 @@ export function startFailure(error: unknown, table: FlagTable, values: AnyValues
   // A bug in the program, so its location is what matters.
   const isBug = error instanceof TypeError || error instanceof ReferenceError;
   const text = isBug ? (error.stack ?? error.message) : inWords(error);
-  return `cannot start: ${isBug ? text : text.replaceAll(/\s*\n\s*/g, ' ')}`;
+  return `cannot start: ${isBug ? text : text.replaceAll(/(?<!\s)\s*\n\s*/g, ' ')}`;
 }
 
 interface ListenFailure extends NodeJS.ErrnoException {

@@ -114,7 +114,7 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
 
 /** Returns the one spelling of an address, without its zone: an IPv4 address, also one that an IPv6 address embeds, or 32 hexadecimal digits. */
 function plain(text: string): string {
-  const address = text.replace(/%.*$/, '');
+  const address = text.replace(/%.*$/s, '');
   if (isIP(address) === 4) return address;
   const digits = addressBytes(address)?.toString('hex');
   if (digits === undefined) throw new Error(`${JSON.stringify(text)} is no address`);

@@ -79,6 +79,7 @@ describe('archive', () => {
       '://a:',
       '://:',
       'eyJhbGciOiJS-',
+      'xeyJ',
       'eyJhbGciOiJS.',
       'password ',
       'Bearer ',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import { differencesOf } from '@isthmus/findings';
+import { costsItsLength } from '@isthmus/runtime/testing';
 import { styleOf } from '../output.ts';
 import { lastDifferent } from '../plane/evidence.ts';
 import { reasonOf } from '../plane/plane.ts';
@@ -301,6 +302,11 @@ describe('why a member did not answer', () => {
   for (const [error, text] of REASONS) {
     it(`is one line: ${text.source}`, () => assert.match(reasonOf(Object.assign(new Error(), error), 5000), text));
   }
+
+  it('costs what its length costs to find', () => {
+    const message = "the server's certificate ".repeat(40_000);
+    costsItsLength(() => reasonOf(new Error(message), 5000));
+  });
 
   it('is that of the first address, where a name has several', () => {
     const refused = ['::1', '127.0.0.1'].map((address) => new Error(`connect ECONNREFUSED ${address}:8095`));

@@ -23,8 +23,8 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/EAI_AGAIN|EAI_FAIL|ETIMEOUT/, 'no resolver answers here: the name may be right'],
   [/ENOTFOUND/, 'the name does not resolve here'],
   [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no route to it from here: run isthmus inside its network'],
-  [/server's certificate .* not a trusted authority here/, 'its certificate is not from a CA in --ca'],
-  [/server's certificate .* does not name/, 'its certificate is for another name'],
+  [/^(?=.*server's certificate )(?=.* not a trusted authority here)/s, 'its certificate is not from a CA in --ca'],
+  [/^(?=.*server's certificate )(?=.* does not name)/s, 'its certificate is for another name'],
   [
     /certificate required|bad certificate|unknown ca|handshake failure|client certificate (of|was)|no client certificate|requires a client certificate/,
     'it requires a certificate from a CA that it trusts: --cert and --key',

@@ -58,7 +58,7 @@ export function selfOf({ members }: Plane): Seen | undefined {
 /** Returns the address of a view on this page, and of what is chosen in it. */
 export function hrefOf(view: string, ...chosen: readonly string[]): string {
   const path = [view, ...chosen].map((part) => encodeURIComponent(part.replaceAll(/\p{Cs}/gu, '')));
-  return `#/${path.join('/').replace(/\/+$/, '')}`;
+  return `#/${path.slice(0, path.findLastIndex(Boolean) + 1).join('/')}`;
 }
 
 /** The address for `isthmus --address`, from the place of this page. */

@@ -25,7 +25,7 @@ import type { PacketStream } from './stream.ts';
  */
 const GO_ERRORS: readonly (readonly [words: RegExp, code: DialErrorCode])[] = [
   [/connection refused|connection reset by peer/, 'connection_refused'],
-  [/lookup .*(?:i\/o timeout|deadline exceeded)/, 'dns_timeout'],
+  [/^(?=.*lookup )(?=.*(?:i\/o timeout|deadline exceeded))/s, 'dns_timeout'],
   [/no such host|server misbehaving|lookup /, 'dns_error'],
   [/i\/o timeout|connection timed out|deadline exceeded/, 'connection_timeout'],
   [/no route to host|network is unreachable|host is down|network is down/, 'destination_ip_unroutable'],

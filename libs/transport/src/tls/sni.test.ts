@@ -11,6 +11,7 @@ import { type TestContext, test } from 'node:test';
 import tls, { type ConnectionOptions, type SecureContext, type TLSSocket } from 'node:tls';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
 import { clientTls, connectTls, httpsAgent, secured, sniOf } from '@isthmus/runtime';
+import { costsItsLength } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
 import { serverNameOf, shownCertificate } from './certificate.ts';
@@ -122,6 +123,7 @@ test("no name has its last dot: neither what is sent to a server, nor what a pee
   await once(answer, 'end');
   agent.destroy();
   assert.deepEqual(sent, ['a.example', 'a.example']);
+  costsItsLength(() => sniOf(`a${'.'.repeat(300_000)}b`));
   assert.deepEqual(['a.example..', 'localhost', '::1', '127.0.0.1', ''].map(sniOf), [
     { servername: 'a.example' },
     { servername: 'localhost' },
