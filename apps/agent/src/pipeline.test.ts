@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
+import { memory } from '@isthmus/runtime';
 import { DialError, DialLimiter, type DialRequest } from '@isthmus/tunnel';
 import { behind } from '@isthmus/tunnel/testing';
 import { AGENT } from './defaults.ts';
@@ -7,7 +8,7 @@ import { agentStages, TenantPolicy } from './pipeline.ts';
 
 function stages(rules: boolean): string[] {
   const permit = { name: 'permit', enter: () => undefined };
-  const all = agentStages({ limiter: new DialLimiter(), rules: rules ? { permit } : undefined });
+  const all = agentStages({ agentId: 'a1', limiter: new DialLimiter(), rules: rules ? { permit } : undefined });
   return all.map(({ name }) => name);
 }
 
@@ -23,6 +24,14 @@ test('an agent of a tenant passes a dial through all stages, in this order', () 
     stages(true),
     ORDER.map(([name]) => name),
   );
+});
+
+test('an agent with hardly any memory says which one it is', async (t) => {
+  t.mock.getter(memory, 'scarce', () => true);
+  const dial = behind(agentStages({ agentId: 'a1', limiter: new DialLimiter(), rules: undefined }), () =>
+    assert.fail(),
+  );
+  await assert.rejects(dial({ ...request }), { message: /^agent a1: too little memory: / });
 });
 
 test('a stage that does not apply is not there', () => {

@@ -79,8 +79,12 @@ interface AgentStagesOptions
 }
 
 /** What a dial passes in an agent, from one of its connections on. The test beside it says why in this order. */
-export function agentStages({ limiter, rules }: Pick<AgentStagesOptions, 'limiter' | 'rules'>): readonly Stage[] {
-  return [limiter.limit, ...(rules ? [rules.permit] : []), refuseWhenScarce()];
+export function agentStages({
+  agentId,
+  limiter,
+  rules,
+}: Pick<AgentStagesOptions, 'agentId' | 'limiter' | 'rules'>): readonly Stage[] {
+  return [limiter.limit, ...(rules ? [rules.permit] : []), refuseWhenScarce(`agent ${agentId}`)];
 }
 
 /** An agent's Dial: what passes all stages gets the destination's socket. */

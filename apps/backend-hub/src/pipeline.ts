@@ -21,7 +21,7 @@ interface HubWay<Session> {
 /** A hub's Dial, from a gateway's link to its session: the wait for a turn is part of the time that the hub reports. */
 export function hubDial({ observation, manyTenants, hubId, session }: HubWay<Dial> & { readonly hubId: string }): Dial {
   // A dial needs no descriptor here.
-  const scarce = memory.limited ? [refuseWhenScarce({ scarce: false }, memory, `hub ${hubId}: `)] : [];
+  const scarce = memory.limited ? [refuseWhenScarce(`hub ${hubId}`, { scarce: false })] : [];
   const stages = [...(manyTenants ? [takeTurns()] : []), ...scarce];
   return pipeline({ role: 'hub', stages, open: session, observation });
 }

@@ -26,6 +26,7 @@ function gatewayOptions(
       deleteExisting: flags['delete-existing-uds-file'],
     },
     strategies: parseStrategies(flags['proxy-strategies']),
+    gatewayId: flags['server-id'],
     zone: flags.zone,
     dialTimeout: flags['backend-dial-timeout'] || GATEWAY.dialMs,
     parkTimeout: flags['dial-park-timeout'],

@@ -168,6 +168,7 @@ test('a gateway that drains goes on to say so when it is told to stop', async ()
     keepaliveTime: 0,
     ownPorts: { host: '', tls: {}, deleteExisting: false },
     strategies: ['default'],
+    gatewayId: 'g1',
     zone: '',
     dialTimeout: 1000,
     parkTimeout: 0,

@@ -37,6 +37,8 @@ export interface GatewayOptions
   /** For tenants' own ports and unix sockets. */
   readonly ownPorts: OwnPorts;
   readonly strategies: readonly Strategy[];
+  /** For texts. */
+  readonly gatewayId: string;
   readonly zone: string;
   /** How long a dial may take, in milliseconds. */
   readonly dialTimeout: number;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory, Suspects } from '@isthmus/directory';
+import { memory } from '@isthmus/runtime';
 import {
   type Attach,
   type Attached,
@@ -9,14 +10,16 @@ import {
   DialError,
   DialLimiter,
   planeEvents,
+  type Stage,
 } from '@isthmus/tunnel';
 import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
 import { gatewayAttach, gatewayStages } from './pipeline.ts';
 
-function stages({ tenants = false, resume = false } = {}): string[] {
-  const all = gatewayStages({
+function stages({ tenants = false, resume = false } = {}) {
+  return gatewayStages({
     directory: new Directory(),
     strategies: ['default'],
+    gatewayId: 'g1',
     zone: '',
     parkTimeout: 0,
     nextHop: () => undefined,
@@ -26,7 +29,10 @@ function stages({ tenants = false, resume = false } = {}): string[] {
     ...(tenants && { tenancy: { permits: () => undefined } }),
     ...(resume && { gatewayTunnels: { resume: { name: 'resume', enter: () => undefined } } }),
   });
-  return all.map(({ name }) => name);
+}
+
+function names(of: Parameters<typeof stages>[0] = {}): string[] {
+  return stages(of).map(({ name }) => name);
 }
 
 /** Each stage, and why it comes behind the one before. */
@@ -43,14 +49,22 @@ const ORDER = [
 
 test('a gateway of tenants passes a dial through all stages, in this order', () => {
   assert.deepEqual(
-    stages({ tenants: true, resume: true }),
+    names({ tenants: true, resume: true }),
     ORDER.map(([name]) => name),
   );
 });
 
 test('a stage that does not apply is not there', () => {
-  assert.deepEqual(stages(), ['limit', 'refuseWhenScarce']);
-  assert.deepEqual(stages({ resume: true }), ['limit', 'refuseWhenScarce', 'resume']);
+  assert.deepEqual(names(), ['limit', 'refuseWhenScarce']);
+  assert.deepEqual(names({ resume: true }), ['limit', 'refuseWhenScarce', 'resume']);
+});
+
+test('a gateway with hardly any memory says which one it is', (t) => {
+  t.mock.getter(memory, 'scarce', () => true);
+  const refusal = stages()
+    .at(-1)
+    ?.enter(...([] as unknown as Parameters<Stage['enter']>));
+  assert.match((refusal as DialError).message, /^gateway g1: too little memory: /);
 });
 
 test('an attach of a caller takes turns, is counted, and is judged as a dial', async () => {

@@ -16,6 +16,8 @@ import {
 import type { DirectDials } from './direct.ts';
 
 interface GatewayStagesOptions extends RoutingOptions {
+  /** For texts. */
+  readonly gatewayId: string;
   readonly suspects: Suspects;
   readonly limiter: Pick<DialLimiter, 'limit'>;
   /** Set where several tenants take turns. */
@@ -27,11 +29,12 @@ interface GatewayStagesOptions extends RoutingOptions {
 }
 
 /** What a dial passes in a gateway, from the caller's edge on. The test beside it says why in this order. */
-export function gatewayStages({ limiter, tenancy, gatewayTunnels }: GatewayStagesOptions): readonly Stage[] {
+export function gatewayStages({ gatewayId, limiter, tenancy, gatewayTunnels }: GatewayStagesOptions): readonly Stage[] {
   // By name or literal address. An agent judges what a name was resolved to.
   const permit: Stage = { name: 'permit', enter: (request) => tenancy?.permits(request) };
   const resume = gatewayTunnels?.resume;
-  return [limiter.limit, ...(tenancy ? [takeTurns(), permit] : []), refuseWhenScarce(), ...(resume ? [resume] : [])];
+  const scarce = refuseWhenScarce(`gateway ${gatewayId}`);
+  return [limiter.limit, ...(tenancy ? [takeTurns(), permit] : []), scarce, ...(resume ? [resume] : [])];
 }
 
 /** A gateway's Dial: what passes all stages goes to a hub, or is opened here. */

@@ -47,11 +47,12 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
     const resume = resumeOptions(flags);
     const gatewayTunnels = resume && new GatewayTunnels({ ...gateways.routes, ...resume, instance, observation });
     const limiter = new DialLimiter();
+    const scarce = refuseWhenScarce(`isthmus hold on ${name}`);
     const callers = new Callers({
       // In this order: what is refused here reaches no gateway.
       dial: pipeline({
         role: 'gateway',
-        stages: [limiter.limit, refuseWhenScarce(), ...(gatewayTunnels ? [gatewayTunnels.resume] : [])],
+        stages: [limiter.limit, scarce, ...(gatewayTunnels ? [gatewayTunnels.resume] : [])],
         open: gateways.dial,
         observation,
       }),

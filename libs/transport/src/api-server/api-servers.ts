@@ -279,7 +279,8 @@ export class ApiServers {
   #limited(use: Use, tenant: string): DialError | undefined {
     // What comes through an agent is no socket of a listener, which would have looked. Another hub may have enough.
     const lacks = (descriptors.scarce && 'too many open files') || (memory.scarce && 'too little memory');
-    if (lacks) return new DialError('connection_limit_reached', lacks, { retryable: true });
+    if (lacks)
+      return new DialError('connection_limit_reached', `hub ${this.#options.hubId}: ${lacks}`, { retryable: true });
     const limits = this.#options.limits?.(tenant);
     if (!limits) return undefined;
     const { apiServerConnections: most, apiServerConnectionsPerSecond: perSecond } = limits;

@@ -152,17 +152,17 @@ test('a dial is refused while descriptors or memory are scarce, and may be retri
     asked.push(id);
     return Promise.reject(new Error('asked'));
   };
-  const dial = behind([refuseWhenScarce(left, bytes)], inner);
+  const dial = behind([refuseWhenScarce('agent a1', left, bytes)], inner);
   await assert.rejects(dial({ ...request(), id: 'first' }), {
     code: 'connection_limit_reached',
     retryable: true,
-    message: /too many open files/,
+    message: 'agent a1: too many open files: the process needs a higher limit, or fewer tunnels',
   });
   left.scarce = false;
   await assert.rejects(dial({ ...request(), id: 'first' }), {
     code: 'connection_limit_reached',
     retryable: true,
-    message: /too little memory/,
+    message: 'agent a1: too little memory: the process needs a higher limit, or fewer tunnels',
   });
   bytes.scarce = false;
   await assert.rejects(dial({ ...request(), id: 'second' }), /asked/);

@@ -208,14 +208,14 @@ interface Left {
 
 /**
  * Refuses dials while file descriptors or memory are scarce. Each dial would use one of the last, for itself or for its caller's answer. The
- * kernel kills a process without memory, and every tunnel with it. @param blames begins the text
+ * kernel kills a process without memory, and every tunnel with it. @param blamed this process: the text begins with it
  */
-export function refuseWhenScarce(files: Left = descriptors, bytes: Left = memory, blames = ''): Stage {
+export function refuseWhenScarce(blamed: string, files: Left = descriptors, bytes: Left = memory): Stage {
   return {
     name: 'refuseWhenScarce',
     enter() {
-      if (files.scarce) return tooLittleOf(`${blames}too many open files`);
-      return bytes.scarce ? tooLittleOf(`${blames}too little memory`) : undefined;
+      if (files.scarce) return tooLittleOf(`${blamed}: too many open files`);
+      return bytes.scarce ? tooLittleOf(`${blamed}: too little memory`) : undefined;
     },
   };
 }
