@@ -10,6 +10,7 @@ export * from './destination.ts';
 export * from './flags.ts';
 export * from './go-program.ts';
 export * from './grpc-caller.ts';
+export * from './heap.ts';
 export * from './member.ts';
 export * from './most-kept.ts';
 export * from './packet-hub.ts';

@@ -5,6 +5,7 @@ import {
   type ConnectAnswer,
   connectThrough,
   type Destination,
+  type Env,
   type Flags,
   type Front,
   greeter,
@@ -47,12 +48,14 @@ export interface Cluster {
 export interface TenantsPlaneOptions {
   readonly gatewayFlags?: Flags;
   readonly hubFlags?: Flags;
+  /** Added to the gateway's environment. */
+  readonly gatewayEnv?: Env;
 }
 
 /** Starts the plane's servers. No tenant is there yet. */
 export async function tenantsPlane(
   scope: Scope,
-  { gatewayFlags, hubFlags }: TenantsPlaneOptions = {},
+  { gatewayFlags, hubFlags, gatewayEnv }: TenantsPlaneOptions = {},
 ): Promise<TenantsPlane> {
   const trust = await newTrust(scope);
   const directory = await TenantsDirectory.create(scope);
@@ -65,7 +68,7 @@ export async function tenantsPlane(
   const peer = await peerFlags(trust, ['gateway']);
   // The flag's socket would be of no tenant.
   const own = { ...plane, ...peer, 'uds-name': undefined, 'audit-log': audit.gateway };
-  const gateway = await startGateway(scope, trust, { ...own, ...gatewayFlags });
+  const gateway = await startGateway(scope, trust, { ...own, ...gatewayFlags }, gatewayEnv);
   return { trust, redis, directory, gateway, hub, audit };
 }
 

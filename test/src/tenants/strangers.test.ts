@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { redisMissing } from '@isthmus/directory/testing';
-import { freePort, residentBytes, type Scope, scoped, unlessSlow, until } from '../harness/index.ts';
+import { freePort, INSPECTED, livingBytes, type Scope, scoped, unlessSlow, until } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from '../hostile/frames.ts';
 import { addCluster, callerOf, dialled, tenantsPlane } from './rig.ts';
 
@@ -168,13 +168,13 @@ test(
 test(
   'connections of strangers at the callers’ port hold little, whatever they send',
   { skip: redisMissing() || unlessSlow() },
-  scoped(async (scope) => {
-    const plane = await tenantsPlane(scope);
+  scoped(async (scope, context) => {
+    const plane = await tenantsPlane(scope, { gatewayEnv: INSPECTED });
     await plane.directory.add('acme');
     const { port } = plane.gateway.mtls;
-    const { pid } = plane.gateway.program;
+    const { program } = plane.gateway;
     await openCalls(await framed(scope, { port }), 1, 4 * KIB);
-    const before = residentBytes(pid);
+    const before = await livingBytes(program);
     const half = Buffer.concat([
       frame(TYPE.HEADERS, 0, 3, Buffer.alloc(15 * KIB, CALL)),
       frame(TYPE.CONTINUATION, 0, 3, Buffer.alloc(15 * KIB), 16 * KIB),
@@ -188,7 +188,10 @@ test(
       }
     };
     await Promise.all(Array.from({ length: 8 }, () => all(125)));
-    const grown = residentBytes(pid) - before;
-    assert.ok(grown <= 1000 * 128 * KIB, `${Math.round(grown / KIB)} KiB of 1,000 connections`);
+    // Measured: 94 to 102 KiB; with what V8 has not collected yet, 125 to 138. Where copies of what came were kept, on purpose: 143.
+    const grown = (await livingBytes(program)) - before;
+    const said = `${Math.round(grown / KIB)} KiB of 1,000 connections`;
+    context.diagnostic(said);
+    assert.ok(grown <= 1000 * 128 * KIB, said);
   }),
 );
