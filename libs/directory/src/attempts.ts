@@ -66,14 +66,6 @@ interface Attempt {
   acknowledged: boolean;
 }
 
-/** Writes how an attempt ended, once, to the dial's log and its span. */
-function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
-  entry.outcome = outcome;
-  entry.ms = performance.now() - entry.start;
-  if (error) entry.error = error;
-  span?.end(entry);
-}
-
 /** What a dial is doing: attempts run only while it is `trying`. Parked, there is no session to try, and `leave` ends the wait. */
 type State = 'trying' | 'settled' | { readonly leave: () => void };
 
@@ -241,12 +233,10 @@ class Attempts implements Due {
     const release = countOn(session);
     const failed = (thrown: unknown) => {
       release();
-      this.#leave(attempt);
       this.#guarded(() => this.#failed(attempt, asDialError(thrown)));
     };
     const answered = (established: Established) => {
       try {
-        this.#leave(attempt);
         this.#routing.suspects.clear(hubId, sessionId);
         if (this.#state === 'settled') {
           established.end.abort(new Error('another attempt was faster'));
@@ -254,7 +244,7 @@ class Attempts implements Due {
           return;
         }
         this.#request.acknowledged?.();
-        recordOutcome(attempt, 'established');
+        this.#end(attempt, 'established');
         this.#settle();
         this.#outcome.resolve(established);
         established.end.whenLeft(release);
@@ -278,10 +268,16 @@ class Attempts implements Due {
     }
   }
 
-  #leave(attempt: Attempt): void {
-    attempt.silence.heard();
+  /** An attempt is over. Its outcome is written into the dial's log and its span. */
+  #end(attempt: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
+    const { entry, span, silence } = attempt;
+    silence.heard();
     const at = this.#running.indexOf(attempt);
     if (at >= 0) this.#running.splice(at, 1);
+    entry.outcome = outcome;
+    entry.ms = performance.now() - entry.start;
+    if (error) entry.error = error;
+    span?.end(entry);
   }
 
   #awaitAnswer(attempt: Attempt): void {
@@ -304,8 +300,8 @@ class Attempts implements Due {
     if (this.#state === 'settled') return;
     const { sessionId, hubId } = attempt.entry;
     // After the caller gave up, the error says only that, so it is not the attempt's own.
-    if (this.#request.signal.aborted && !error.expired) recordOutcome(attempt, 'overtaken');
-    else recordOutcome(attempt, 'failed', error);
+    if (this.#request.signal.aborted && !error.expired) this.#end(attempt, 'overtaken');
+    else this.#end(attempt, 'failed', error);
     this.#last = error;
     this.#hubLost = this.#routing.nextHop(hubId) === undefined;
     // What is out of sockets or memory refuses faster than another serves, so it would look the least busy: the agent, or else the hub itself.
@@ -330,10 +326,9 @@ class Attempts implements Due {
     this.#state = 'settled';
     this.#request.signal.removeEventListener('abort', this.#abandon);
     if (typeof before === 'object') before.leave();
-    for (const attempt of this.#running) {
-      attempt.silence.heard();
+    for (const attempt of [...this.#running]) {
+      this.#end(attempt, 'overtaken');
       attempt.abort.abort();
-      recordOutcome(attempt, 'overtaken');
     }
   }
 
