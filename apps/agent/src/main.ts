@@ -31,7 +31,7 @@ import {
   runProgram,
   VERSION,
 } from '@isthmus/service';
-import { agentMetrics, audited, createLogger, exportMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
+import { agentMetrics, createLogger, exportMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
 import { type Ask, formatDestination, PlaneEnded } from '@isthmus/tunnel';
 import { Agent } from './agent.ts';
@@ -44,20 +44,13 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
   boundVerification((message) => log.warn({}, message));
   return Closing.guard(async (closing) => {
     const source = { program: 'proxy-agent', role: 'agent', version: VERSION } as const;
-    const { events, observation, tunnels, shutdown } = await instrument({ ...source, log });
-    closing.defer(shutdown);
-    const own = { ...source, process: flags['agent-id'], logger: log };
-    const audit = {
-      ...own,
-      of: { dials: false, others: true },
-      log: flags['audit-log'],
-    };
-    audited(events, audit, closing);
+    const audit = { process: flags['agent-id'], of: { dials: false, others: true }, log: flags['audit-log'] };
+    const { events, observation, tunnels } = await instrument({ ...source, log, audit }, closing);
     const recent = new Recent(events, { role: 'agent', id: flags['agent-id'] });
     const certificates = new CertificateEnds(events);
     const metrics = agentMetrics({ events, tunnels }, { process: true });
     closing.defer(metrics.close);
-    closing.defer(await exportMetrics(metrics, own));
+    closing.defer(await exportMetrics(metrics, { ...source, process: flags['agent-id'], logger: log }));
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
     const proxy = proxyFromEnvironment(process.env);
     const options = { ...agentOptions(flags, observation), ...(proxy && { proxy }) };

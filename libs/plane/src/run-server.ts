@@ -42,7 +42,6 @@ import {
   VERSION,
 } from '@isthmus/service';
 import {
-  audited,
   createLogger,
   exportMetrics,
   type Instruments,
@@ -355,7 +354,7 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
 }
 
 /** What observes a server. */
-interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
+interface ServerInstruments extends Instruments {
   readonly recent: Recent;
   readonly certificates: CertificateEnds;
 }
@@ -368,25 +367,13 @@ async function serverInstruments(
   log: ProgramLogger,
 ): Promise<ServerInstruments> {
   const hasCallers = source.role !== 'hub';
-  const { shutdown, ...instruments } = await instrument({
-    ...source,
-    log,
-    ...(hasCallers && { traceSlow: flags['trace-slow'] }),
-  });
-  closing.defer(shutdown);
+  // Without tenants, a gateway's trail has only dials.
+  const of = { dials: hasCallers, others: !hasCallers || flags['tenants-dir'] !== '' };
+  const id = flags['server-id'];
+  const audit = { process: id, of, log: flags['audit-log'] };
+  const slow = hasCallers && { traceSlow: flags['trace-slow'] };
+  const instruments = await instrument({ ...source, log, audit, ...slow }, closing);
   const { events } = instruments;
-  const lately = {
-    recent: new Recent(events, { role: hasCallers ? 'gateway' : 'hub', id: flags['server-id'] }),
-    certificates: new CertificateEnds(events),
-  };
-  const settings = {
-    ...source,
-    process: flags['server-id'],
-    // Without tenants, a gateway's trail has only dials.
-    of: { dials: hasCallers, others: !hasCallers || flags['tenants-dir'] !== '' },
-    logger: log,
-    log: flags['audit-log'],
-  };
-  audited(events, settings, closing);
-  return { ...instruments, ...lately };
+  const recent = new Recent(events, { role: hasCallers ? 'gateway' : 'hub', id });
+  return { ...instruments, recent, certificates: new CertificateEnds(events) };
 }

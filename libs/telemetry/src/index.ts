@@ -1,5 +1,5 @@
 export type { AuditRecord, OtherRecord, TrailRecord } from './audit/records.ts';
-export { audit, audited } from './audit/trail.ts';
+export { audit } from './audit/trail.ts';
 export { exportMetrics, type Instruments, instrument } from './instrument.ts';
 export { createLogger, type ProgramLogger } from './logging/logger.ts';
 export { agentMetrics } from './metrics/agent.ts';

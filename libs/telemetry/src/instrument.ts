@@ -1,5 +1,6 @@
 import process from 'node:process';
 import { type DialTracer, type Observation, type PlaneEvents, planeEvents, TunnelTable } from '@isthmus/tunnel';
+import { type AuditOptions, auditTrail } from './audit/trail.ts';
 import { logEvents } from './logging/log-events.ts';
 import type { Logger } from './logging/logger.ts';
 import type { Metrics } from './metrics/families.ts';
@@ -10,23 +11,35 @@ export interface InstrumentOptions extends Omit<Source, 'logger'> {
   readonly log: Logger;
   /** In milliseconds. A gateway's dial that failed or took longer is logged, and traced even if it was not sampled. 0 turns this off. */
   readonly traceSlow?: number;
+  /** Unset: the program has none. */
+  readonly audit?: Omit<AuditOptions, 'logger'>;
 }
 
 /** A program's events, and the listeners that every program has. */
-export interface Instruments extends Pick<Tracing, 'keptAfter' | 'shutdown'> {
+export interface Instruments extends Pick<Tracing, 'keptAfter'> {
   readonly events: PlaneEvents;
   readonly observation: Observation;
   readonly tunnels: TunnelTable;
 }
 
-/** Logs and traces a program's events. */
-export async function instrument({ log, traceSlow = 0, ...source }: InstrumentOptions): Promise<Instruments> {
+/** Logs, audits and traces a program's events, until it closes. */
+export async function instrument(
+  { log, traceSlow = 0, audit, ...source }: InstrumentOptions,
+  closing: { defer(step: () => unknown): void },
+): Promise<Instruments> {
   const events = planeEvents();
   const slowMs = traceSlow > 0 ? traceSlow : Number.POSITIVE_INFINITY;
   logEvents(events, log, slowMs);
   const tunnels = new TunnelTable(events);
   const { tracer, shutdown, keptAfter } = await openTelemetry({ ...source, logger: log, events, slowMs });
-  return { events, tunnels, shutdown, keptAfter, observation: { events, tracer } };
+  closing.defer(shutdown);
+  const trail = audit && auditTrail(events, { ...audit, logger: log });
+  if (trail) {
+    closing.defer(trail.close);
+    // Without an audit, SIGHUP ends the program, as in upstream.
+    process.on('SIGHUP', trail.reopen);
+  }
+  return { events, tunnels, keptAfter, observation: { events, tracer } };
 }
 
 interface TracingOptions extends Source {

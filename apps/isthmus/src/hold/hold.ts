@@ -33,8 +33,7 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
   boundVerification((message) => log.warn({}, message));
   return Closing.guard(async (closing) => {
     const own = { program: isthmusHold.name, role: 'gateway' as const, version: VERSION, log };
-    const { events, observation, tunnels, shutdown } = await instrument(own);
-    closing.defer(shutdown);
+    const { events, observation, tunnels } = await instrument(own, closing);
     const metrics = holdMetrics({ events, tunnels });
     closing.defer(metrics.close);
     const tls = { cert: flags['gateway-cert'], key: flags['gateway-key'], ca: flags['gateway-ca-cert'] };

@@ -16,7 +16,7 @@ import { LineSink, withoutWaiting } from '../logging/line-sink.ts';
 import type { Logger } from '../logging/logger.ts';
 import { type Answer, auditRecord, type EndedTunnel, otherRecords, type TrailRecord } from './records.ts';
 
-interface AuditOptions {
+export interface AuditOptions {
   /** `--server-id`, or an agent's id. */
   readonly process: string;
   /** What gets records: a gateway's dials, and all else. */
@@ -35,18 +35,6 @@ interface AuditTrail {
 }
 
 const STDOUT = 1;
-
-/** Audits a program until it closes, see `auditTrail`. SIGHUP reopens its file; without an audit it ends the program, as in upstream. */
-export function audited(
-  events: PlaneEvents,
-  options: AuditOptions,
-  closing: { defer(step: () => unknown): void },
-): void {
-  const trail = auditTrail(events, options);
-  if (!trail) return;
-  closing.defer(trail.close);
-  process.on('SIGHUP', trail.reopen);
-}
 
 /** Audits a process as its flags say. Returns undefined if they do not enable the audit. */
 export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTrail | undefined {

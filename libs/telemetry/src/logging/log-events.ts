@@ -126,7 +126,7 @@ function identityOf(
     caller: dial.caller?.identity,
     via: dial.caller?.via,
     serverName: dial.caller?.serverName,
-    trace: traceOf(dial),
+    trace: dial.traceparent?.split('-')[1],
     session: sessionId,
     hub: hubId,
   };
@@ -163,10 +163,6 @@ function tunnelFields(tunnel: TunnelInfo, { how, by, error }: TunnelOutcome, ms:
     text: error?.message,
     ...identityOf(role, dial, tunnel),
   };
-}
-
-function traceOf({ traceparent }: DialRequest): string | undefined {
-  return traceparent?.split('-')[1];
 }
 
 /** Logs an agent that keeps reconnecting only a few times a minute. The limit is by agent id, since each session has a new id. */

@@ -2,8 +2,8 @@ import { SERVER_DIRECTIONS, type Subscriptions } from '../events.ts';
 import { type Durations, Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
-import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
-import { dialMetrics, keptMetrics, openTunnels, refusalMetrics, tunnelMetrics } from './traffic.ts';
+import { auditMetrics, certificateMetrics, processMetrics, refusalMetrics } from './process.ts';
+import { dialMetrics, keptMetrics, openTunnels, tunnelMetrics } from './traffic.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];

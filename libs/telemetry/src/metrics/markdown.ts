@@ -35,7 +35,10 @@ export function metricsMarkdown(): string {
   const own = sorted.filter(([, { family }]) => !family.name.startsWith(UPSTREAM));
   return [
     '## Ours\n',
-    ...own.map(([head, { family, letters }]) => `- ${letters} ${head}: ${text(family.help.replace(SHARED, ''))}`),
+    ...own.map(
+      ([head, { family, letters }]) =>
+        `- ${letters} ${head}: ${family.help.replace(SHARED, '').replaceAll('<', '&lt;')}`,
+    ),
     "\n## Upstream's\n",
     ...upstreams.map(([head, { letters }]) => `- ${letters} ${head}`),
     '',
@@ -56,7 +59,3 @@ const UPSTREAM = 'konnectivity_';
 
 /** What the page's introduction says of all families. */
 const SHARED = / The first [\d,]+ have a line each; the rest share "\(others\)"\.$/;
-
-function text(help: string): string {
-  return help.replaceAll('<', '&lt;');
-}

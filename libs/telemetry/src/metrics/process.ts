@@ -1,4 +1,5 @@
 import { getOrPut } from '@isthmus/runtime';
+import { type Role, unlessProbed } from '@isthmus/tunnel';
 import type { Registry } from 'prom-client';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
@@ -145,5 +146,30 @@ export function certificateMetrics(families: Families): Subscriptions {
       else of.delete(files);
       faults.of({ where }).value = of.size;
     },
+  };
+}
+
+/** What a process turns away, what it gets wrong itself, and whose reader it did not wait for. */
+export function refusalMetrics(families: Families, role: Role): Subscriptions {
+  const refused = families.counters(
+    'refused_total',
+    'Connections and requests that were malformed or not allowed, by where.',
+    ['where'],
+  );
+  const faults = families.counters(
+    'faults_total',
+    'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log.',
+    ['where'],
+  );
+  const stalled = families.counters(
+    'stalled_tunnels_ended_total',
+    'Tunnels cut because their reader read nothing for 10 s and blocked others.',
+    ['role'],
+  );
+  stalled.of({ role });
+  return {
+    'tunnel:stalled': (by) => stalled.of({ role: by }).value++,
+    fault: (where) => faults.of({ where }).value++,
+    ...unlessProbed((where) => refused.of({ where }).value++),
   };
 }

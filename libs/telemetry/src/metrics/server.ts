@@ -1,20 +1,20 @@
 import type { Strategy } from '@isthmus/directory';
-import type { CallerProtocol, Role } from '@isthmus/tunnel';
+import type { Role } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
 import { Backends, ownSessions } from './census.ts';
 import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCollection } from './leases.ts';
 import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
 import { type PlaneState, planeMetrics } from './plane.ts';
-import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
+import { auditMetrics, certificateMetrics, processMetrics, refusalMetrics } from './process.ts';
 import { type TenantsState, tenantMetrics } from './tenants.ts';
 import {
   attemptCounts,
   clientMetrics,
+  connectionMetrics,
   dialMetrics,
   openTunnels,
   parkedMetrics,
-  refusalMetrics,
   resumeMetrics,
   tunnelMetrics,
 } from './traffic.ts';
@@ -51,7 +51,7 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
   const role: 'gateway' | 'hub' = options.role === 'hub' ? 'hub' : 'gateway';
   const backends = backendMetrics(families, strategies);
   const { upstream, answers } = upstreamTraffic(families, { role, tunnels });
-  const all = [answers, connectionMetrics(families), packetMetrics(families)];
+  const all = [answers, connectionMetrics(families, LATENCY_BUCKETS), packetMetrics(families)];
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role, options.tenants !== undefined);
   const attempts = role === 'gateway' ? attemptCounts(own) : undefined;
@@ -117,48 +117,6 @@ function upstreamTraffic(families: Families, traffic: { readonly role: Role } & 
     'dial:unasked': () => failures.of({ reason: 'unrecognized_response' }).value++,
   };
   return { upstream: { dials, tunnels, pending, failures }, answers };
-}
-
-/** Upstream's `service_method` label: the packet stream that each part of the plane reads. */
-const METHODS = { gateway: 'Proxy', hub: 'Connect', agent: 'Connect' } as const satisfies Record<Role, string>;
-
-function connectionMetrics(families: Families): Subscriptions {
-  const writes = families.histogram(
-    'frontend_write_duration_seconds',
-    'Latency of write to the frontend in seconds',
-    LATENCY_BUCKETS,
-  );
-  const grpc = families.gauges(
-    'grpc_connections',
-    'Number of current grpc connections, partitioned by service method.',
-    ['service_method'],
-  );
-  const http = families.gauge('http_connections', 'Number of current HTTP CONNECT connections');
-  const full = families.gauges(
-    'full_receive_channels',
-    'Number of current connections blocked by a full receive channel, partitioned by service method.',
-    ['service_method'],
-  );
-  const proxy = grpc.of({ service_method: METHODS.gateway });
-  const connect = grpc.of({ service_method: METHODS.hub });
-  const callers: Readonly<Record<CallerProtocol, typeof http>> = { grpc: proxy, 'http-connect': http };
-  // Look these up once: a tunnel that is faster than its reader pauses and resumes thousands of times a second.
-  const ofCallers = full.of({ service_method: METHODS.gateway });
-  const ofAgents = full.of({ service_method: METHODS.hub });
-  const blocked: Readonly<Record<Role, typeof http>> = { gateway: ofCallers, hub: ofAgents, agent: ofAgents };
-  return {
-    'caller:open': (via) => callers[via].value++,
-    'caller:close': (via) => callers[via].value--,
-    'caller:write': (ms) => writes.observe(ms / 1000),
-    'session:open'({ protocol }) {
-      if (protocol === 'packets') connect.value++;
-    },
-    'session:close'({ protocol }) {
-      if (protocol === 'packets') connect.value--;
-    },
-    'receive:full': (role) => blocked[role].value++,
-    'receive:free': (role) => blocked[role].value--,
-  };
 }
 
 function backendMetrics(families: Families, strategies: readonly Strategy[]): Backends {

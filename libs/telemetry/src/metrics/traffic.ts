@@ -1,12 +1,12 @@
 import { countIn, getOrPut } from '@isthmus/runtime';
 import {
   type AttemptKind,
+  type CallerProtocol,
   CUT_BY,
   type CutBy,
   type DialErrorCode,
   type Role,
   type TunnelInfo,
-  unlessProbed,
   upstreamReason,
 } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
@@ -44,7 +44,7 @@ interface TrafficOptions {
   /** In milliseconds. A dial that failed or took longer has a trace even if it was not sampled. Default: none has. */
   readonly keptAfter?: number | undefined;
   /** Counts those of a gateway's dials. */
-  readonly attempts?: Series<'kind' | 'outcome', Count> | undefined;
+  readonly attempts?: Attempts | undefined;
 }
 
 /**
@@ -101,22 +101,25 @@ export function dialMetrics(families: Families, options: TrafficOptions): Subscr
         // One that still ran when its dial was abandoned was abandoned too.
         let outcome = attempt.outcome === 'running' ? ended : attempt.outcome;
         if (outcome === 'overtaken' && ended === 'abandoned') outcome = 'abandoned';
-        if (attempts) attempts.of({ kind: attempt.kind, outcome }).value++;
+        if (attempts) attempts[attempt.kind][outcome].value++;
         observe('attempt', outcome, attempt.ms, traceparent);
       }
     },
   };
 }
 
+type Attempts = Readonly<Record<AttemptKind, Readonly<Record<Outcome, Count>>>>;
+
 /** The attempts of a gateway's dials, which `dialMetrics` counts. */
-export function attemptCounts(families: Families): Series<'kind' | 'outcome', Count> {
+export function attemptCounts(families: Families): Attempts {
   const attempts = families.counters(
     'dial_attempts_total',
     'Attempts to dial, by kind (first through a session, retry after a failed one, hedge alongside a slow one, or direct by the gateway itself) and outcome.',
     ['kind', 'outcome'],
   );
-  for (const kind of KINDS) for (const outcome of OUTCOMES) attempts.of({ kind, outcome });
-  return attempts;
+  const ofKind = (kind: AttemptKind) =>
+    Object.fromEntries(OUTCOMES.map((outcome) => [outcome, attempts.of({ kind, outcome })]));
+  return Object.fromEntries(KINDS.map((kind) => [kind, ofKind(kind)])) as unknown as Attempts;
 }
 
 /** Counts a gateway's parked dials. */
@@ -259,31 +262,6 @@ function cutsByTenant(families: Families): Map<string, Map<CutBy, number>> {
   return tenants;
 }
 
-/** What a process turns away, what it gets wrong itself, and whose reader it did not wait for. */
-export function refusalMetrics(families: Families, role: Role): Subscriptions {
-  const refused = families.counters(
-    'refused_total',
-    'Connections and requests that were malformed or not allowed, by where.',
-    ['where'],
-  );
-  const faults = families.counters(
-    'faults_total',
-    'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log.',
-    ['where'],
-  );
-  const stalled = families.counters(
-    'stalled_tunnels_ended_total',
-    'Tunnels cut because their reader read nothing for 10 s and blocked others.',
-    ['role'],
-  );
-  stalled.of({ role });
-  return {
-    'tunnel:stalled': (by) => stalled.of({ role: by }).value++,
-    fault: (where) => faults.of({ where }).value++,
-    ...unlessProbed((where) => refused.of({ where }).value++),
-  };
-}
-
 /** What clients' connections to the API server of one tenant have carried, and how they failed. */
 interface ClientCounts {
   up: number;
@@ -375,4 +353,46 @@ export function keptMetrics(families: Families, kept: () => number | undefined):
     'Bytes that open tunnels keep until the other end has them. Absent with --resume-timeout 0.',
     kept,
   );
+}
+
+/**
+ * Connections of callers and of Go agents, which have the same families. Upstream's label `service_method` is the packet stream that a part of
+ * the plane reads: a gateway Proxy, the others Connect.
+ * @param buckets of the latency of writes, in seconds
+ */
+export function connectionMetrics(families: Families, buckets: readonly number[]): Subscriptions {
+  const writes = families.histogram(
+    'frontend_write_duration_seconds',
+    'Latency of write to the frontend in seconds',
+    buckets,
+  );
+  const grpc = families.gauges(
+    'grpc_connections',
+    'Number of current grpc connections, partitioned by service method.',
+    ['service_method'],
+  );
+  const http = families.gauge('http_connections', 'Number of current HTTP CONNECT connections');
+  const full = families.gauges(
+    'full_receive_channels',
+    'Number of current connections blocked by a full receive channel, partitioned by service method.',
+    ['service_method'],
+  );
+  const callers: Record<CallerProtocol, Count> = { grpc: grpc.of({ service_method: 'Proxy' }), 'http-connect': http };
+  const agents = grpc.of({ service_method: 'Connect' });
+  // Look these up once: a tunnel that is faster than its reader pauses and resumes thousands of times a second.
+  const connect = full.of({ service_method: 'Connect' });
+  const blocked: Record<Role, Count> = { gateway: full.of({ service_method: 'Proxy' }), hub: connect, agent: connect };
+  return {
+    'caller:open': (via) => callers[via].value++,
+    'caller:close': (via) => callers[via].value--,
+    'caller:write': (ms) => writes.observe(ms / 1000),
+    'session:open'({ protocol }) {
+      if (protocol === 'packets') agents.value++;
+    },
+    'session:close'({ protocol }) {
+      if (protocol === 'packets') agents.value--;
+    },
+    'receive:full': (role) => blocked[role].value++,
+    'receive:free': (role) => blocked[role].value--,
+  };
 }
