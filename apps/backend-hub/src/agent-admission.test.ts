@@ -50,6 +50,32 @@ test('a connection that is refused again and again costs a few verifications, an
   assert.deepEqual([judged, other.destroyed], [5, false]);
 });
 
+test('an agent whose credential is good gives its slot back before it is refused, and another one does not', async () => {
+  const proved: Socket[] = [];
+  const port = { unproven: { proved: (socket: Socket) => void proved.push(socket) } };
+  const admit = () => {
+    throw new NotAuthorised('not with this id', { principal: PRINCIPAL });
+  };
+  const limits = { identifiers: 10, identifierBytes: 1000, sessions: 0 };
+  const hello = { agentId: 'a', identifiers: '', token: 'good', version: 'test' };
+  const [good, bad, third] = [connection(), connection(), connection()].map((each) => each as unknown as Socket);
+  const agent = ({ source }: AgentEvidence) =>
+    source === '10.0.0.1' ? Promise.resolve({} as Grant) : Promise.reject(new NotAuthorised('nobody knows it'));
+  Object.assign(bad as Socket, { remoteAddress: '10.0.0.2' });
+  const tenancy = { identify: { agent }, admit } as unknown as Tenancy;
+  const ofTenants = new AgentAdmission({ tenancy, limits }, {} as SessionTable, () => port);
+  await assert.rejects(ofTenants.link(hello, good as Socket), /not with this id/);
+  await assert.rejects(ofTenants.link(hello, bad as Socket), /nobody knows it/);
+  let sessions = -1;
+  const table = { ofAgent: () => sessions } as unknown as SessionTable;
+  const authenticate = async () => {
+    sessions = 0;
+  };
+  const ofOne = new AgentAdmission({ authenticate, limits }, table, () => port);
+  await assert.rejects(ofOne.link(hello, third as Socket), /--max-agent-sessions/);
+  assert.deepEqual(proved, [good, third]);
+});
+
 test('attempts that nobody has refused yet count too, and are not called refused', async () => {
   const verdict = Promise.withResolvers<never>();
   const ask = admission(() => verdict.promise);

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { AgentEvidence, Grant, Tenant } from '@isthmus/admission';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, getOrPut, LruMap, memory, onceClosed, sourceOf } from '@isthmus/runtime';
+import { addressOf, getOrPut, LruMap, memory, onceClosed, sourceOf, type WaitingConnections } from '@isthmus/runtime';
 import {
   type AgentHello,
   AgentLimitError,
@@ -46,6 +46,15 @@ interface Asking {
 interface Applicant extends Asking {
   /** The tenant whose own port it came to. */
   readonly portOf: string | undefined;
+  /** Call once its credential is known to be good. */
+  readonly proved: () => void;
+}
+
+/** The port that an agent came to. */
+interface AcceptingPort {
+  /** The tenant whose own it is. */
+  readonly tenant?: string;
+  readonly unproven: Pick<WaitingConnections, 'proved'>;
 }
 
 /**
@@ -74,6 +83,7 @@ async function renewed(tenancy: Tenancy, applicant: Applicant, before: Principal
 
 async function verified({ identify, admit }: Tenancy, applicant: Applicant): Promise<Grant> {
   const grant = await identify.agent(evidenceOf(applicant));
+  applicant.proved();
   admit(grant, applicant);
   return grant;
 }
@@ -175,12 +185,15 @@ export class AgentAdmission {
   readonly renewals = new RenewalRates();
   readonly #options: AgentAdmissionOptions;
   readonly #sessions: SessionTable;
-  /** The tenant whose own port a connection came to. */
-  readonly #portOf: (socket: Socket) => string | undefined;
+  readonly #portOf: (socket: Socket) => AcceptingPort | undefined;
   /** Attempts of a connection that were not admitted, or not yet. */
   readonly #attempts = new WeakMap<Socket, number>();
 
-  constructor(options: AgentAdmissionOptions, sessions: SessionTable, portOf: (socket: Socket) => string | undefined) {
+  constructor(
+    options: AgentAdmissionOptions,
+    sessions: SessionTable,
+    portOf: (socket: Socket) => AcceptingPort | undefined,
+  ) {
     this.#options = options;
     this.#sessions = sessions;
     this.#portOf = portOf;
@@ -231,7 +244,10 @@ export class AgentAdmission {
       return this.#admitPrincipal(tenancy, agent, (applicant) => admitted(tenancy, applicant, this.#sessions));
     const { agentId, claimedTenant: tenant = DEFAULT_TENANT } = agent;
     this.checkRoom({ tenant }, agentId);
-    if (check) await authenticate(check);
+    if (check) {
+      await authenticate(check);
+      this.#proved(agent.socket);
+    }
     this.checkRoom({ tenant }, agentId);
     return { tenant };
   }
@@ -269,7 +285,7 @@ export class AgentAdmission {
     }
     // Counted first, because requests may come while one is judged.
     this.#attempts.set(socket, attempts + 1);
-    const applicant = { ...agent, portOf: this.#portOf(socket) };
+    const applicant = { ...agent, portOf: this.#portOf(socket)?.tenant, proved: () => this.#proved(socket) };
     const grant = await judge(applicant);
     this.#attempts.delete(socket);
     const { principal } = grant;
@@ -278,6 +294,11 @@ export class AgentAdmission {
       return await renewed(tenancy, { ...applicant, token }, principal);
     };
     return { tenant: principal.tenant, grant, ...(principal.shared && { renew }) };
+  }
+
+  /** What it may do is not known yet: a refusal costs no more than a session that ends at once. */
+  #proved(socket: Socket): void {
+    this.#portOf(socket)?.unproven.proved(socket);
   }
 
   #reachOf(query: string): Reach {

@@ -116,12 +116,12 @@ class AgentListeners {
     return this.#own?.problems ?? [];
   }
 
-  /** Returns the tenant whose own port accepted a connection. */
-  portOf(socket: Socket): string | undefined {
-    return this.#ports.get(socket)?.tenant;
+  /** Returns the port that accepted a connection. */
+  portOf(socket: Socket): AcceptingPort | undefined {
+    return this.#ports.get(socket);
   }
 
-  /** Call when the agent of a connection has proven who it is. */
+  /** Call when the agent of a connection has proven who it is, and has what it asks for. */
   proven(socket: Socket): void {
     this.#ports.get(socket)?.unproven.leave(socket);
   }

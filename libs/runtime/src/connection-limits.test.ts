@@ -251,6 +251,19 @@ describe('strangers', () => {
     assert.deepEqual(begun.slice(5), [flood[4]]);
   });
 
+  test('one that has proven who it is gives its slot back at once, and keeps its place until it is admitted or ends', async () => {
+    const { own, begun, come } = withSlots();
+    const [first, second, third] = [come('10.0.0.1'), come('10.0.0.1'), come('10.0.0.1')];
+    own.proved(first);
+    own.proved(first);
+    assert.deepEqual(begun.slice(0, 3), [first, second]);
+    await new Promise(setImmediate);
+    assert.deepEqual(begun, [first, second, third]);
+    assert.equal(own.size, 3);
+    first.destroy();
+    assert.deepEqual([own.size, begun.length], [2, 3]);
+  });
+
   test('who comes behind a flood of its own address is begun in the next slot', async () => {
     const { begun, come, after } = withSlots();
     for (let n = 0; n < 40; n++) come('10.0.0.1');

@@ -234,7 +234,12 @@ export class WaitingConnections {
     if (waiting) waiting.greeted = true;
   }
 
-  /** Call when the peer has proven who it is, or has gone. */
+  /** Call when the peer has proven who it is, and may be refused all the same: it keeps its place until then, and no slot. */
+  proved(socket: Socket): void {
+    this.#of(socket)?.freeSlot?.(true);
+  }
+
+  /** Call when the peer has proven who it is and may stay, or has gone. */
   leave(socket: Socket): void {
     const waiting = this.#of(socket);
     if (waiting) this.#remove(waiting, true);
