@@ -3,7 +3,7 @@ import { madeHere, madeWith } from '../rig/page.ts';
 import type { Measure } from './row.ts';
 import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
 
-const HEAD = ['fault, and what else was noticed', 'lost', 'worst dial', 'longest pause'];
+const HEAD = ['fault, and what else was noticed', 'lost', 'worst dial'];
 
 /** Sooner than this, all is as before, and no news. */
 const AT_ONCE_MS = 1000;
@@ -21,7 +21,7 @@ export function table(outcomes: readonly Outcome[], within: boolean): string {
 
 function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome, within: boolean): string[] {
   const missed = problems.length === 0 ? [] : [inCell(`**limit missed**: ${problems.join('; ')}`)];
-  if (!figures) return [titled(row.fault, skipped ? [inCell(`not run: ${skipped}`)] : missed), '', '', ''];
+  if (!figures) return [titled(row.fault, skipped ? [inCell(`not run: ${skipped}`)] : missed), '', ''];
   const { failed, inFlight, worst, cut, carried, shortCut, callersEnd, destinationsEnd, outlived, pause } = figures;
   const lost = [...some(failed, 'dials', failed - inFlight), ...some(cut, 'tunnels', cut - carried)];
   const measured = [
@@ -33,14 +33,14 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
   ];
   const besides = [
     ...(within ? measured : []),
+    ...(pause === undefined || pause < AT_ONCE_MS ? [] : [`tunnels pause for ${time(pause)}`]),
     ...notes,
     ...(normalMs !== undefined && normalMs < AT_ONCE_MS
       ? []
       : [normalMs === undefined ? 'never normal again' : `normal again after ${time(normalMs)}`]),
     ...missed,
   ];
-  const paused = pause === undefined ? '' : time(pause);
-  return [titled(row.fault, besides), lost.join(', ') || 'nothing', time(worst), paused];
+  return [titled(row.fault, besides), lost.join(', ') || 'nothing', time(worst)];
 }
 
 /** @param others how many of them no dead process carried */
