@@ -181,6 +181,14 @@ test('what the other side sends is bounded', async () => {
   assert.match(await hear('no JSON\n'), fault);
 });
 
+test('an answer that the other side would not take ends its own question alone, in whatever script it is', async () => {
+  const answer: Ask = async function* () {
+    yield 'é'.repeat(TRANSPORT.agentAnswerBytes * 0.75);
+  };
+  const { client } = await link(nobody, { to: 'agent' }, { answer });
+  await assert.rejects(all(client.ask(QUESTION, never)), /^Error: the answer is longer than 65536 bytes$/);
+});
+
 test('a side answers so many questions at once, and keeps so many unread answers', async () => {
   const answer: Ask = async function* (_question, signal) {
     await once(signal, 'abort');

@@ -151,8 +151,8 @@ export class Asks {
       for await (const answer of this.#options.answer(question, gone.signal)) {
         if (this.#stream.destroyed) return;
         const line = `{"of":${id},"answer":${JSON.stringify(answer)}}\n`;
-        if (line.length > this.#options.sendBytes)
-          throw new Error(`the answer is longer than ${this.#options.sendBytes} characters`);
+        if (Buffer.byteLength(line) > this.#options.sendBytes)
+          throw new Error(`the answer is longer than ${this.#options.sendBytes} bytes`);
         if (!this.#stream.write(line)) await this.#drain();
       }
     } catch (error) {
