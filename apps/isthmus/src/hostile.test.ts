@@ -53,9 +53,10 @@ describe('whatever members say', () => {
     return { id, roles: [role === 'silent' ? 'hub' : role], address: EVIL, version: EVIL, zone: EVIL };
   });
   let flag = false;
+  let knowsNothing = false;
   const server = createServer(async (request, response) => {
     const { method, members: ids } = JSON.parse(await text(request));
-    const answer = filledAnswer(method, EVIL, flag);
+    const answer = knowsNothing || !method ? {} : filledAnswer(method, EVIL, flag);
     const list = members.map(({ id, roles }) => ({ memberId: id, roles: [roles[0] === 'hub' ? 2 : 1] }));
     const error = { code: 'unavailable', message: EVIL };
     const asked = members.filter(({ id }) => (ids?.length === 0 ? id.startsWith('g') : ids?.includes(id) !== false));
@@ -74,8 +75,9 @@ describe('whatever members say', () => {
 
   for (const command of COMMANDS)
     it(`acts on no terminal, and begins no line: ${command.join(' ').split('\u001b')[0]}`, async () => {
-      for (const format of FORMATS) {
+      for (const format of [...FORMATS, ...FORMATS]) {
         flag = !flag;
+        if (format === FORMATS[0]) knowsNothing = !knowsNothing;
         const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
         const file = join(dir, `${Math.random()}`);
         const args = command.map((word) => (word === 'FILE' ? file : word));

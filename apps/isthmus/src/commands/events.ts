@@ -1,4 +1,5 @@
 import { adminApi, namesOf } from '@isthmus/proto/admin';
+import { printable } from '@isthmus/runtime';
 import { Option } from 'commander';
 import type { Call } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
@@ -48,9 +49,10 @@ export const EVENTS: Kind<EventView> = {
     const items = all
       .filter((event) => wanted === undefined || event.name === wanted)
       .filter((event) => tenant === '' || event.tenant === tenant);
+    const silent = [...happened.unanswered, ...histories.unanswered].map((each) => [each.member, each] as const);
     return {
       items,
-      unanswered: histories.unanswered,
+      unanswered: [...new Map(silent).values()],
       text: (shown, style) => eventsText(shown, style, wanted),
     };
   },
@@ -136,5 +138,5 @@ export function eventsText(events: readonly EventView[], style: Style, of?: stri
   if (events.length > 0) return rowsTable(COLUMNS, events, style);
   return of === undefined
     ? 'Nothing came, went or was refused in the last hour\n'
-    : `Nothing is known of ${of} in the last hour\n`;
+    : `Nothing is known of ${printable(of)} in the last hour\n`;
 }
