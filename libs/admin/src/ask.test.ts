@@ -68,11 +68,12 @@ test('who fails or is late has a line with the reason, and the others answer', a
     const id = 'member' in to ? to.member : to.agent;
     if (id === 'g1') throw new Error('g1 has no link');
     if (id === 'h2') throw new Error('h1 has no link to h2');
+    if (id === 'h3') return;
     if (id === 'g2') await once(signal, 'abort').then(() => signal.throwIfAborted());
     yield { answer: {} };
   };
   await using server = await aPort({ backend: idleBackend({ plane, ask }) });
-  const members = ['g1', 'g2', 'h1', 'h2'];
+  const members = ['g1', 'g2', 'h1', 'h2', 'h3'];
   const found = await lines(await post(server, { method: 'GetStatus', members, timeoutMs: 50 }));
   const of = new Map(found.map((line) => [line.member.id, line.error?.message ?? 'answered']));
   assert.deepEqual(Object.fromEntries(of), {
@@ -81,6 +82,7 @@ test('who fails or is late has a line with the reason, and the others answer', a
     h1: 'answered',
     // Why this member has no link itself.
     h2: 'hub h2: silent for 5 s',
+    h3: 'it ended its answer before it had said anything',
   });
 });
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AdminJson, adminApi, namesOf } from '@isthmus/proto/admin';
+import { AdminJson, adminApi, answerIn, namesOf } from '@isthmus/proto/admin';
 import type { AskError, AskedMember, AskLine } from '@isthmus/proto/ask';
 import { LruMap, onceClosed, printable, wholeOf, within } from '@isthmus/runtime';
 import { send, VERSION } from '@isthmus/service';
@@ -198,6 +198,7 @@ export class AskPage {
         // While the line was written, the time may have gone.
         if (!isStream(called)) return;
       }
+      if (!isStream(called)) throw new Error('it ended its answer before it had said anything');
     } catch (error) {
       const late = (error as Error).name === 'TimeoutError';
       // The members that were asked in its place say only that they have no link either.
@@ -245,13 +246,7 @@ function toldIn(said: unknown, method: Method): Told {
     const { code, message } = error as Record<string, unknown>;
     return { error: { code: printable(String(code)), message: inWords(String(message)) } };
   }
-  const { responseType } = adminApi.AdminDefinition.methods[method];
-  try {
-    if (typeof answer !== 'object' || !answer) throw new Error('it is no message');
-    return { answer: responseType.decode(responseType.encode(responseType.fromPartial(answer) as never).finish()) };
-  } catch (cause) {
-    throw new Error('its answer cannot be read', { cause });
-  }
+  return { answer: answerIn(method, answer) };
 }
 
 /** @throws ServerError that names what is wrong */

@@ -25,3 +25,18 @@ export class AdminJson {
     return requestType.decode(bytes) as ReturnType<Methods[M]['requestType']['decode']>;
   }
 }
+
+/**
+ * Reads an answer of the admin API from the JSON that another process has sent. Texts, numbers and lists are what the method says they are.
+ * @throws Error if it cannot be read so
+ */
+export function answerIn<M extends keyof Methods>(method: M, said: unknown) {
+  const { responseType } = AdminDefinition.methods[method];
+  try {
+    if (typeof said !== 'object' || !said) throw new Error('it is no message');
+    const message = responseType.fromPartial(said);
+    return responseType.decode(responseType.encode(message as never).finish());
+  } catch (cause) {
+    throw new Error('its answer cannot be read', { cause });
+  }
+}

@@ -9,7 +9,7 @@ const EIGHTHS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'] as const;
  */
 export function waterfall(phases: readonly PhaseView[], told: string | undefined, width: number, style: Style): string {
   const total = Math.max(...phases.map(({ startMs, ms }) => startMs + ms), 0.001);
-  const labels = phases.map(({ name, depth }) => '  '.repeat(depth) + (NAMES[name] ?? name));
+  const labels = phases.map(({ name, depth }) => '  '.repeat(Math.min(depth, 8)) + (NAMES[name] ?? name));
   const left = Math.max(...labels.map((label) => label.length));
   const lines = phases.map((phase, index) => {
     const bar = barOf(phase, total, width);

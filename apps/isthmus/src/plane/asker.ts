@@ -105,9 +105,11 @@ function lineIn(text: string): AskLine {
   // A member that fails late refuses the request as a whole, in a line.
   if (isFault(said)) throw new AskFault(said);
   const { id, roles, address, version, zone } = fieldsOf(said.member);
-  const known = [id, address, version, zone].every((each) => typeof each === 'string') && Array.isArray(roles);
+  const known =
+    Array.isArray(roles) && [id, address, version, zone, ...roles].every((each) => typeof each === 'string');
   const told = isFault(said.error) || (said.error === undefined && typeof said.answer === 'object' && said.answer);
-  if (known && told) return said as unknown as AskLine;
+  // As it is where answers name it: messages have whole characters alone.
+  if (known && told) return { ...said, member: { ...fieldsOf(said.member), id: `${Buffer.from(`${id}`)}` } } as AskLine;
   throw new Error('what answers is no member of a plane: is this its admin port?');
 }
 

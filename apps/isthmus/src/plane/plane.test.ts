@@ -38,7 +38,11 @@ describe('an address that is no admin port', () => {
   it('is named, whatever it answers', async () => {
     for (const body of [
       ...['hello', '<html></html>', 'null', '5', '[1]', '{"status":"ok"}', '{"answer":{}}', '{"member":5,"answer":[]}'],
-      ...['{"member":{"id":"a"},"answer":{}}', '{"member":{"id":5,"roles":[]},"error":{"code":5}}'],
+      ...[
+        '{"member":{"id":"a"},"answer":{}}',
+        '{"member":{"id":"a","roles":[5],"address":"","version":"","zone":""},"answer":{}}',
+        '{"member":{"id":5,"roles":[]},"error":{"code":5}}',
+      ],
     ])
       assert.match(await told(200, body), NO_MEMBER, body);
     const member = { id: 'a', roles: ['gateway'], address: '', version: '', zone: '' };
@@ -88,6 +92,39 @@ describe('a member that hangs', () => {
   });
 });
 
+test('a member whose answer has other types than its method is named, and the others are shown', async () => {
+  const session = { sessionId: 's', agentId: 'a9', hubId: 'h1' };
+  const odd: readonly (readonly [args: readonly string[], answer: Readonly<Record<string, object>>])[] = [
+    [['agents'], { ListSessions: { sessions: [session, { ...session, sinceMs: 'long ago' }] } }],
+    [['agents', '-o', 'json'], { ListSessions: { sessions: [null] } }],
+    [['tunnels'], { ListTunnels: { tunnels: [{ bytesUp: 'many' }] } }],
+    [['tenants'], { ListTenants: { tenants: 5 } }],
+    [['status'], { GetStatus: { dialRates: [5], startedMs: 'long ago' } }],
+    [['events'], { ListEvents: { events: [{ atMs: 1e300 }] } }],
+    [['config'], { GetConfig: { flags: {} } }],
+  ];
+  for (const [args, answers] of odd) {
+    await using plane = await withHung('', undefined, answers);
+    const { stdout, stderr, status } = await isthmus(plane.address, ...args);
+    const said = `${stdout}${stderr}`;
+    assert.match(said, /h1\b.*its answer cannot be read/s, `isthmus ${args.join(' ')}: ${said}`);
+    assert.equal((said.match(/cannot be read/g) ?? []).length, 1, said);
+    assert.notEqual(status, 0, said);
+  }
+});
+
+test('texts and numbers of a member are shown as what its method says they are', async () => {
+  for (const [args, method, answer] of [
+    [['tunnels'], 'ListTunnels', { tunnels: [{ dialId: 99, tenant: true, agentId: -1, destination: 5 }] }],
+    [['agents', '-o', 'wide'], 'ListSessions', { sessions: [{ sessionId: 1, agentId: 99, hubId: true, tenant: {} }] }],
+    [['dial', 'a:1'], 'Dial', { dial: { ms: '3' }, phases: [{ depth: 4e9, detail: 0, ms: '1' }, { ms: [] }] }],
+    [['events'], 'ListEvents', { events: [{ type: '1', id: 7 }, { type: 99 }, { type: null }] }],
+  ] as const) {
+    await using plane = await withHung('', undefined, { [method]: answer });
+    await isthmus(plane.address, ...args);
+  }
+});
+
 test('isthmus check asks a bounded number of agents for their clocks, and has one time-out for all that hang', async () => {
   const agents = Array.from({ length: 5000 }, (_, n) => ({
     ...{ sessionId: `${n}`, tenant: 'default', agentId: `a${n}`, hubId: 'h2', protocol: 1 },
@@ -106,18 +143,21 @@ test('isthmus check asks a bounded number of agents for their clocks, and has on
 
 const DIAG = join(tmpdir(), `isthmus-plane-test-${process.pid}.tar.gz`);
 
-async function isthmus(address: string, ...args: string[]): Promise<TestTerminal> {
+async function isthmus(address: string, ...args: readonly string[]) {
   const terminal = new TestTerminal(['--address', address, '--timeout', '100ms', ...args]);
-  await run(terminal);
-  return terminal;
+  return Object.assign(terminal, { status: await run(terminal) });
 }
 
 const ROLES: Readonly<Record<string, 'gateway' | 'hub'>> = { g: 'gateway', h: 'hub' };
 
-/** The admin port of g1, which answers for g1, g2, h1 and h2, one of which hangs. No agent of theirs serves anything. */
+/**
+ * The admin port of g1, which answers for g1, g2, h1 and h2, one of which hangs. No agent of theirs serves anything.
+ * @param odd what h1 answers, and g1 where it dials, by the method
+ */
 async function withHung(
   hung: string,
   sessions: readonly object[] = ['a1', 'a2'].map((agentId) => ({ sessionId: agentId, agentId, hubId: 'h2' })),
+  odd: Readonly<Record<string, object>> = {},
 ) {
   const members = ['g1', 'g2', 'h1', 'h2'].map((id) => {
     return { id, roles: [ROLES[id[0] as string] as string], address: '', version: '', zone: '' };
@@ -162,7 +202,9 @@ async function withHung(
     if (over) seen.askedAgain.push(...silent.map(({ id }) => `${method} of ${id}`));
     for (const member of asked.filter((each) => !silent.includes(each))) {
       if (method === 'Dial') seen.dialled.push(member.id);
-      response.write(`${JSON.stringify({ member, answer: answers[method] ?? {} })}\n`);
+      const isOdd = member.id === 'h1' || method === 'Dial';
+      const answer = (isOdd && odd[method]) || (answers[method] ?? {});
+      response.write(`${JSON.stringify({ member, answer })}\n`);
     }
     if (silent.length > 0) await late();
     const error = { code: 'unavailable', message: 'no answer' };

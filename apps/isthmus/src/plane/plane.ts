@@ -1,4 +1,5 @@
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, answerIn } from '@isthmus/proto/admin';
+import type { AskedMember } from '@isthmus/proto/ask';
 import { inWords } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { type CredentialOptions, readCredentials } from '../kubeconfig.ts';
@@ -65,7 +66,7 @@ type Said<M extends Method> =
   ReturnType<Client[M]> extends Promise<infer T> ? T : ReturnType<Client[M]> extends AsyncIterable<infer T> ? T : never;
 
 /** What a member says, or why it says nothing. */
-type Line<M extends Method> = { readonly member: Member } & (
+type Line<M extends Method, By = Member> = { readonly member: By } & (
   | { readonly answer: Said<M>; readonly error?: never }
   | { readonly answer?: never; readonly error: AskFault }
 );
@@ -215,13 +216,11 @@ export class Plane implements Disposable {
   ): AsyncIterable<Line<M>> {
     const known = new Map(members.map((member) => [member.id, member]));
     if (known.size === 0) return;
-    const { name } = METHODS[method];
     const most = Math.min(timeoutMs, ISTHMUS.longestCallMs);
-    const question = { method: name, message: jsonOf(message), members: [...known.keys()], timeoutMs: most };
-    for await (const { member: said, answer = {}, error } of this.#through.ask(question, signal)) {
+    const whom = { message: jsonOf(message), members: [...known.keys()], timeoutMs: most };
+    for await (const { member: said, ...told } of linesOf(this.#through, method, whom, signal)) {
       const member = known.get(said.id);
-      if (member && error) yield { member, error: new AskFault(error) };
-      else if (member) yield { member, answer: saidIn(method, answer) };
+      if (member) yield { member, ...told };
     }
   }
 
@@ -256,11 +255,10 @@ export class Plane implements Disposable {
     whom: Pick<Question, 'members' | 'agent'>,
     timeoutMs = this.#options.timeoutMs,
   ) {
-    const { name } = METHODS[method];
-    const question = { method: name, message: {}, ...whom, timeoutMs };
-    for await (const { member, answer = {}, error } of asker.ask(question, this.#deadline(timeoutMs))) {
-      if (error) throw new AskFault(error);
-      return { member, answer: saidIn(method, answer) };
+    const question = { message: {}, ...whom, timeoutMs };
+    for await (const { member, answer, error } of linesOf(asker, method, question, this.#deadline(timeoutMs))) {
+      if (error) throw error;
+      return { member, answer };
     }
     throw new Error('the answer is empty');
   }
@@ -271,14 +269,25 @@ export class Plane implements Disposable {
   }
 }
 
-const METHODS = adminApi.AdminDefinition.methods;
+/** Yields what processes say, as it comes. An answer that cannot be read is the fault of its process alone. */
+async function* linesOf<M extends Method>(
+  asker: Asker,
+  method: M,
+  question: Omit<Question, 'method'>,
+  signal: AbortSignal,
+): AsyncIterable<Line<M, AskedMember>> {
+  const { name } = adminApi.AdminDefinition.methods[method];
+  for await (const { member, answer = {}, error } of asker.ask({ method: name, ...question }, signal)) {
+    if (error) yield { member, error: new AskFault(error) };
+    else yield { member, ...readAs(method, answer) };
+  }
+}
 
-/** @throws Error if it is not of the method's type */
-function saidIn<M extends Method>(method: M, answer: object): Said<M> {
+function readAs<M extends Method>(method: M, answer: object) {
   try {
-    return METHODS[method].responseType.fromPartial(answer) as Said<M>;
-  } catch (cause) {
-    throw new Error('its answer cannot be read', { cause });
+    return { answer: answerIn(method, answer) as Said<M> };
+  } catch (error) {
+    return { error: new AskFault({ code: 'internal', message: (error as Error).message }) };
   }
 }
 
@@ -289,8 +298,7 @@ function codeOf(error: unknown): string {
 /** In JSON, a message says by the field alone what it is about. */
 function jsonOf(message: object): object {
   const fields = Object.entries(message).map(([name, value]) => {
-    if (typeof value !== 'object' || value === null) return [name, value];
-    return '$case' in value ? [value.$case, (value as { value?: unknown }).value] : [name, value];
+    return value?.$case === undefined ? [name, value] : [value.$case, value.value];
   });
   return Object.fromEntries(fields);
 }
