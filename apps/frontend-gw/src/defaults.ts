@@ -7,9 +7,9 @@ export const GATEWAY = {
   /** How long the answer to a caller's wrong token waits. */
   wrongTokenMs: 1000,
   /**
-   * Such answers that wait for one source address and one tenant, which the tokens are said to be of, with the tokens of issuers that are verified
-   * meanwhile. More tokens of issuers wait for a turn. An address that nobody knows has 64 handshakes a second with three tokens each: it
-   * does not fill these. Verifying as many takes 50 ms.
+   * Such answers that may wait for one source address and the tenant that it names. Tokens of issuers count while they are verified, and more
+   * of them wait for a turn. An unknown address has 64 handshakes a second with three tokens each, which does not fill these. Verifying as many
+   * takes 50 ms.
    */
   wrongTokensOfSource: 256,
   /** The same for one source address and all tenants, and for one tenant and all addresses. For the latter, wrong tokens are refused at once. */

@@ -205,9 +205,9 @@ interface ShownBy {
 }
 
 /**
- * Tokens that are verified now, and wrong ones whose answers wait. Each wrong one costs its sender a while, also one that does not wait for the
- * answer, and a turn: further tokens of the same source wait for one, in random order, so that no flood keeps a good one from its own. A
- * token that was good before needs none. A source may be a balancer with many tenants behind it, so one tenant's tokens hold up no other's.
+ * Tokens that are verified now, and wrong ones whose answers wait. A wrong one takes a turn of its source for a while, even if its sender does not
+ * wait for the answer. Further tokens of the source get turns in random order, so that no flood keeps a good one from its own. A token that was
+ * good before needs no turn. A source may be a balancer with many tenants behind it, so one tenant's tokens hold up no other's.
  */
 class Guesses {
   readonly #shares = new Map<string, Share>();
@@ -276,7 +276,7 @@ class Share {
     this.#most = most;
   }
 
-  /** @param wrong why a token is refused that was verified. @throws RequestRefused if as many wrong answers wait as may */
+  /** @param wrong why a verified token is refused. @throws RequestRefused if no more wrong answers may wait */
   check(wrong: NotAuthorised): void {
     if (this.wrong >= this.#most) throw refusal(`${this.#most} wrong tokens wait for their answer`, wrong);
   }

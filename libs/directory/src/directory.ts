@@ -65,7 +65,7 @@ export class Directory extends Replica {
     for (const tenant of tenants) this.#tell(tenant, hubId);
   }
 
-  /** The link to a hub is silent, or was heard again. Until then its sessions count as draining, for all tenants. What dials accuse is in `Suspects`. */
+  /** Call when a hub's link falls silent, or is heard again. Meanwhile its sessions count as draining, for all tenants. What dials accuse is in `Suspects`. */
   suspect(hubId: string, is: boolean): void {
     if (is === this.#suspects.has(hubId)) return;
     if (is) this.#suspects.add(hubId);

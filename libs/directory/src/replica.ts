@@ -84,7 +84,7 @@ interface HubEntry {
  * - Of two records of a hub, the one with the later incarnation holds. It ends the sessions of the earlier one.
  * - Of two records of a session or a quarantine, the one with the greater version holds. A session without its hub is ignored.
  * - A hub that a snapshot lacks stays, with its sessions, until it is reported gone: a store that was down or emptied lacks hubs that
- *   still run. What such a hub then writes holds, whatever its incarnation and versions: what the store has forgotten outranks nothing.
+ *   still run. What such a hub then writes holds, whatever its incarnation and versions, because the store has forgotten the earlier ones.
  * - A hub that writes all its sessions replaces them all, whatever their versions.
  */
 export class Replica {

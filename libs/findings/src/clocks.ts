@@ -11,7 +11,7 @@ export function middleOf(numbers: readonly number[]): number {
   return sorted[Math.floor((sorted.length - 1) / 2)] ?? 0;
 }
 
-/** Measures all clocks by what most agree on of those that claim nothing. `off` is undefined where they do not: of two, either may be wrong. */
+/** Measures all clocks by what most of the trusted ones agree on. `off` is undefined if they do not agree: of two, either may be wrong. */
 function measured({ members, clocks }: Evidence) {
   const own = members.flatMap(({ id: of, aheadMs }): Clock[] => (aheadMs === undefined ? [] : [{ of, aheadMs }]));
   const all = [...own, ...clocks].toSorted((a, b) => a.aheadMs - b.aheadMs);

@@ -34,7 +34,7 @@ export interface Evidence {
   /** All of the plane. */
   readonly hubs: readonly Hub[];
   readonly sessions: readonly Session[];
-  /** Other clocks: of the one who asks, and of the registry. What agents claim is measured by them and by members, and decides nothing. */
+  /** Other clocks: the asker's and the registry's. What agents claim is compared with these and with members', and decides nothing. */
   readonly clocks: readonly { readonly of: string; readonly aheadMs: number; readonly claimed?: true }[];
   /** In milliseconds since the epoch. */
   readonly now: number;

@@ -158,8 +158,8 @@ function withoutAgents({ members, sessions }: Evidence): Finding[] {
 }
 
 /**
- * What went away without a word. The plane forgets a hub or an agent that dies or hangs within seconds, and without these all the others
- * look well.
+ * What went away without a word. The plane forgets a hub or agent that dies or hangs within seconds. Without this finding, all looks well
+ * then.
  */
 export function ofMissing(evidence: Evidence): Finding[] {
   const report = reportOf('missing');

@@ -8,7 +8,7 @@ interface Told<S> {
 }
 
 /**
- * Returns each session once: by the word of its hub if that answers, otherwise as a gateway says it, if there is one that reaches the hub.
+ * Returns each session once: as its hub says, or, if that does not answer, as a gateway says that reaches the hub.
  * A gateway's copy is older: it may still have a session that its hub has ended.
  */
 export function sessionsIn<S extends Session>(told: readonly Told<S>[]): S[] {

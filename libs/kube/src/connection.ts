@@ -75,7 +75,7 @@ const ONE_IS_MISSING = 'client-certificate and client-key go together, one is mi
 
 /**
  * Returns the parts of a kubeconfig that its current context names.
- * @param omitted what stands for a user without credentials, which is written `user: {}` or omitted; null refuses the latter
+ * @param omitted what an omitted `user` stands for: one without credentials, as `user: {}`. With null it is refused
  */
 async function contextIn(kubeconfig: string, omitted: Part | null = {}) {
   // Loaded only if there is such a file, because it takes 2 MB.

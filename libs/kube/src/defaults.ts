@@ -56,7 +56,7 @@ export const KUBE = {
   relistMs: 3_600_000,
   /** Without an event for this long, a watch of objects is opened again: the API server sends bookmarks every minute. */
   objectsIdleMs: 150_000,
-  /** How long a lease of which one program holds the only one lasts without a renewal, in seconds. Then another takes it. */
+  /** How long a lease that only one program holds lasts without a renewal, in seconds. Then another takes it. */
   leaderSeconds: 15,
   /** The interval between renewals of that lease, and between looks at it by the others. */
   leaderRenewMs: 5000,

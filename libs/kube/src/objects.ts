@@ -132,7 +132,7 @@ export function followObjects<T extends KubeObject>(
 
   const apply = ({ type, object }: WatchEvent<T>) => {
     if (type === 'ERROR') throw new WatchEnded(`${object.code ?? ''} ${object.reason ?? ''} ${object.message ?? ''}`);
-    // Another type says nothing that is known here, as to client-go.
+    // Other types are skipped, as in client-go.
     if (!/^(ADDED|MODIFIED|DELETED|BOOKMARK)$/.test(type)) return;
     const next = object.metadata.resourceVersion ?? '';
     if (compareVersions(next, version ?? '') < 0) throw new WatchEnded(`version ${next} follows ${version}`);

@@ -46,10 +46,10 @@ interface Review {
 }
 
 /**
- * Reviews of tokens: a few at a time, each token once however many present it, and each answer is valid for a while. A token that was good
- * before is reviewed again ahead of all others, and always has a place. Sources of connections take turns, and where too many tokens wait,
- * one of the source with the most gives up its place: so a flood of junk delays no other source. While the API server does not answer, only tokens with a
- * remembered good answer are accepted. A missing answer is not remembered.
+ * Reviews of tokens: a few at a time, each token once however many present it. Each answer is valid for a while. A token that was good before is
+ * reviewed again ahead of all others, and always has a place. Sources of connections take turns. If too many tokens wait, one of the source with the
+ * most gives up its place, so a flood of junk delays no other source. While the API server does not answer, only tokens with a remembered good
+ * answer are accepted. A missing answer is not remembered.
  */
 export class TokenReviews {
   readonly #review: TokenReviewsOptions['review'];

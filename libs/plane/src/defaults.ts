@@ -10,7 +10,7 @@ export const PLANE = {
   notices: 10,
   /** Characters of the digest of a tenant's file, by which operators see that two members have read different ones. */
   stateDigest: 12,
-  /** Members that a question is passed to, one after the other, until one has a link to whom it is for. */
+  /** Members that a question is passed to, one after the other, until one has a link to its addressee. */
   neighboursAsked: 3,
   /** How long the first may be silent before the next is asked too. */
   neighbourMs: 300,

@@ -70,7 +70,7 @@ export class Questions {
     yield* { [Symbol.asyncIterator]: () => iterator };
   }
 
-  /** Those that may know the way: of an agent its hubs, or at a hub the gateways, which have links to them; of a member all others. */
+  /** Those that may know the way: to an agent, its hubs, or at a hub the gateways, which have links to them; to a member, all others. */
   #neighbours(to: Question['to']): Iterable<string> {
     const all = this.#links?.neighbours() ?? [];
     if (!('agent' in to)) return all;

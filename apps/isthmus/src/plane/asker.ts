@@ -99,7 +99,7 @@ export class Asker implements Disposable {
   }
 }
 
-/** What answers may be any server. @throws AskFault for a refusal of the request, Error for what no member of a plane says */
+/** Any server may answer. @throws AskFault if it refused the request, Error for an answer that no member of a plane gives */
 function lineIn(text: string): AskLine {
   const said = fieldsIn(text);
   // A member that fails late refuses the request as a whole, in a line.
