@@ -299,6 +299,15 @@ test('what stands behind the head is the tunnel’s', () => {
   });
 });
 
+test('lines may all end with a line feed alone, as for Go’s servers', () => {
+  const text = 'CONNECT a:1 HTTP/1.1\nHost: a\n\nearly';
+  for (let step = 1; step <= text.length; step++) {
+    const { rest = '', ...wanted } = read(text, step) ?? {};
+    assert.deepEqual(wanted, { target: 'a:1', credentials: [] }, `${step} bytes at a time`);
+    assert.ok('early'.startsWith(rest));
+  }
+});
+
 test('a head without its end is no request yet', () => {
   assert.equal(read('CONNECT a:1 HTTP/1.1\r\nHost: a\r\n'), undefined);
 });

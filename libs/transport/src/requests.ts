@@ -58,16 +58,22 @@ export class RequestReader {
     if (bytes.length === 0) return undefined;
     // TLS and noise never contain the end of a head.
     if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
-    const end = bytes.indexOf(HEAD_END, searched);
+    let lineEnd = '\r\n';
+    let end = bytes.indexOf(HEAD_END, searched);
+    // People's printf sends line feeds alone, and Go's servers read them.
+    if (end < 0) {
+      lineEnd = '\n';
+      end = bytes.indexOf('\n\n', searched);
+    }
     const most = TRANSPORT.requestHeadBytes;
     if ((end < 0 ? bytes.length - HEAD_END.length + 1 : end) > most)
       throw new RequestRefused(431, `the request's head is longer than ${most} bytes`);
-    return end < 0 ? undefined : headIn(bytes.toString('latin1', 0, end), bytes.subarray(end + HEAD_END.length));
+    if (end < 0) return undefined;
+    return headIn(bytes.toString('latin1', 0, end).split(lineEnd), bytes.subarray(end + 2 * lineEnd.length));
   }
 }
 
-function headIn(text: string, rest: Buffer): RequestHead {
-  const [requestLine = '', ...lines] = text.split('\r\n');
+function headIn([requestLine = '', ...lines]: readonly string[], rest: Buffer): RequestHead {
   const [, method = '', target, version] = REQUEST_LINE.exec(requestLine) ?? [];
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
   if (version !== '1.1' && version !== '1.0')
