@@ -68,6 +68,8 @@ export const RUNTIME = {
   caresMs: 5000,
   /** How often each DNS server is asked, unless resolv.conf says something else. */
   nameAttempts: 2,
+  /** Addresses of a name that count. DNS' longest answer has 4,000: where all refuse, a dial tried each, in a fifth of a second of the processor. */
+  nameAddresses: 64,
   /** Names that getaddrinfo resolves at once; others wait. libuv has two threads for it. */
   systemNames: 2,
 

@@ -220,6 +220,19 @@ test('a server that does not know is no answer while there is another', onLinux,
   assert.deepEqual([server.asked, other.asked], [['a.test'], ['a.test']]);
 });
 
+test('of a name with thousands of addresses only the first count', async () => {
+  const found = Array.from({ length: 4000 }, (_, index) => ({
+    address: `127.9.${index >> 8}.${index & 255}`,
+    family: 4,
+  }));
+  const system = ((_name: string, _options: object, done: (error: null, all: object[]) => void) =>
+    done(null, found)) as unknown as typeof systemLookup;
+  const addresses = await new Promise((resolve) =>
+    new Names(undefined, system).resolve('0x7f.1', (_error, all) => resolve(all)),
+  );
+  assert.deepEqual(addresses, found.slice(0, RUNTIME.nameAddresses));
+});
+
 test('a name that nobody waits for any more gives up its turn of getaddrinfo', async () => {
   const asked: string[] = [];
   const answers: (() => void)[] = [];

@@ -214,7 +214,7 @@ export class Names {
       for (const done of waiters) done(error, addresses);
     };
     this.#find(name, started).then(
-      (addresses) => finish(null, addresses),
+      (addresses) => finish(null, addresses.slice(0, RUNTIME.nameAddresses)),
       (error) => finish(error, []),
     );
     return started;
@@ -346,8 +346,9 @@ function inOrder(found: readonly LookupAddress[]): readonly LookupAddress[] {
     );
   const usable = { loopback: hasOwn(true), other: hasOwn(false) };
   const six = found.filter(({ family }) => family === 6);
-  const useless = six.filter(({ address }) => !(address === '::1' ? usable.loopback : usable.other));
-  const useful = six.filter((each) => !useless.includes(each));
+  const isUseful = ({ address }: LookupAddress) => (address === '::1' ? usable.loopback : usable.other);
+  const useful = six.filter(isUseful);
+  const useless = six.filter((each) => !isUseful(each));
   const turns = Array.from({ length: Math.max(useful.length, four.length) }, (_, turn) => [useful[turn], four[turn]]);
   return [...turns.flat().filter((each) => each !== undefined), ...useless];
 }
