@@ -4,8 +4,8 @@ import { type Scope, until } from '../harness/index.ts';
 import type { Command } from './command.ts';
 
 const KEPT_LINES = 100_000;
-/** Longer than anything waits for a peer that has died. */
-export const SILENT_MS = 90_000;
+/** Longer than a tunnel waits for its way (--resume-timeout, 2 min), and an attach takes (10 s): docs/RESUME.md. */
+export const SILENT_MS = 150_000;
 
 /** A command that goes on until its scope ends, and what it has printed. */
 export class Session {

@@ -13,6 +13,9 @@ const NEXT_MS = 3 * 60_000;
 /** Does what kills something, which takes the calls with it that it carries. */
 export type Strike = (kill: () => Promise<void>) => Promise<void>;
 
+/** Called with when a static pod's manifest changed, and when the next pod was ready, on the clock of `performance.now()`. */
+export type Replaced = (from: number, to: number) => void;
+
 /** Changes a pod's manifest. */
 type Edit = (pod: StaticPod) => void;
 
@@ -62,14 +65,13 @@ export function removePod(name: string): void {
   rmSync(manifestOf(name), { force: true });
 }
 
-/**
- * Has the kubelet run another form of a static pod, and waits until that is ready.
- * @param edit what changes
- */
-export async function change(name: string, edit: Edit = () => {}): Promise<void> {
+/** Has the kubelet run another form of a static pod, and waits until that is ready. */
+export async function change(name: string, replaced: Replaced = () => {}, edit: Edit = () => {}): Promise<void> {
   const before = await containerOf(name);
+  const from = performance.now();
   writePod(changed(name, edit));
   await nextStatic(name, before);
+  replaced(from, performance.now());
 }
 
 /** Returns another form of a static pod. A pod is another one when its manifest changes. */

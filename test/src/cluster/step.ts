@@ -1,7 +1,7 @@
 import type { Scope } from '../harness/index.ts';
 import type { Node } from './node.ts';
 import type { Options } from './options.ts';
-import type { Strike } from './static-pods.ts';
+import type { Replaced, Strike } from './static-pods.ts';
 import type { Way } from './way.ts';
 
 /** What a step has to work with. */
@@ -40,7 +40,7 @@ export interface Fault {
   /** Puts something else there before the fault, and returns what puts ours back. Short runs leave out such faults. */
   readonly instead?: () => Promise<() => Promise<void>>;
   /** Resolves when the cluster is whole again. */
-  commit(ground: Ground & { readonly strike: Strike }): Promise<unknown>;
+  commit(ground: Ground & { readonly strike: Strike; readonly replaced: Replaced }): Promise<unknown>;
 }
 
 /** Prepares a way. Returns what is then done over it, in this order. */

@@ -129,7 +129,7 @@ export const OF_THREE: readonly Fault[] = [
   agentDeleted,
   {
     name: 'each server changed, one after the other',
-    commit: () => eachOf(SERVER, (name) => change(name)),
+    commit: ({ replaced }) => eachOf(SERVER, (name) => change(name, replaced)),
   },
   {
     name: 'each server SIGKILLed, one after the other',

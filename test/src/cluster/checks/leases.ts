@@ -58,7 +58,8 @@ export const LEASES: readonly Check[] = [
 ];
 
 async function changeServers(options: Parameters<typeof servers>[0]): Promise<void> {
-  await Promise.all(servers(options).map((pod) => change(pod.metadata.name, (old) => Object.assign(old, pod))));
+  const changes = servers(options).map((pod) => change(pod.metadata.name, undefined, (old) => Object.assign(old, pod)));
+  await Promise.all(changes);
 }
 
 function leases(): Promise<string[]> {

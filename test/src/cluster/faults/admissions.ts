@@ -9,8 +9,6 @@ const KINDS = { configmaps: 'ConfigMap', secrets: 'Secret' } as const;
 const EVERY_MS = 200;
 /** An API server waits 10 s for a webhook. */
 const ANSWER_MS = 30_000;
-/** How long the API server takes to say that its connection to a webhook was cut: less than any wait for another. */
-const CUT_MS = 1000;
 
 /** Objects that were to be admitted by webhooks. */
 export interface AdmissionFigures {
@@ -27,8 +25,8 @@ interface Failure {
   readonly reason: string;
 }
 
-/** A time in which something was killed, from and to, on the same clock. */
-export type Strike = readonly [from: number, to: number];
+/** A time, from and to, on the same clock. */
+export type Span = readonly [from: number, to: number];
 
 /** Asks the API server again and again to admit an object of each kind, without keeping it. What no API server answers is not counted. */
 export async function admissions(scope: Scope) {
@@ -49,10 +47,10 @@ export async function admissions(scope: Scope) {
     await sleep(EVERY_MS);
   });
   return {
-    /** @param strikes that end what carries admissions */
-    async end(strikes: readonly Strike[]): Promise<AdmissionFigures> {
+    /** @param excused when an admission may fail, because what carries it ends or is away */
+    async end(excused: readonly Span[]): Promise<AdmissionFigures> {
       await stop();
-      const struck = ({ time }: Failure) => strikes.some(([from, to]) => time >= from && time <= to + CUT_MS);
+      const struck = ({ time }: Failure) => excused.some(([from, to]) => time >= from && time <= to);
       const failed = failures.filter((failure) => !struck(failure)).map(({ reason }) => reason);
       return { asked, failed, underWay: failures.length - failed.length };
     },

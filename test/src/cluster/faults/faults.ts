@@ -1,7 +1,7 @@
 import { until } from '../../harness/index.ts';
 import { kubectl, namesOf, rolledOut, tryKubectl } from '../kubectl.ts';
 import { HOLDER, SERVER } from '../recipe.ts';
-import { API_SERVER, change, killStatic } from '../static-pods.ts';
+import { API_SERVER, change, donePod, killStatic } from '../static-pods.ts';
 import type { Fault, Ground } from '../step.ts';
 import { putAnp } from '../upstream.ts';
 
@@ -45,12 +45,17 @@ const nodeDrained: Fault = {
 export const agentDeleted: Fault = {
   name: 'an agent force-deleted',
   mayCut: true,
+  mayCutAdmissions: true,
   async commit({ strike }) {
     const { namespace, name, selector } = AGENTS;
     // The newest is none that leaves.
     const newest = (await namesOf(namespace, 'pods', selector)).at(-1) ?? '';
-    const deletion = ['-n', namespace, 'delete', 'pod', newest, '--grace-period=0', '--force'];
-    await strike(async () => void (await kubectl(deletion)));
+    const uid = await kubectl(['-n', namespace, 'get', 'pod', newest, '-o=jsonpath={.metadata.uid}']);
+    await strike(async () => {
+      await kubectl(['-n', namespace, 'delete', 'pod', newest, '--grace-period=0', '--force']);
+      // The kubelet gives it 2 s nevertheless.
+      await donePod(uid);
+    });
     await rolledOut(namespace, `deployment/${name}`);
   },
 };
@@ -67,7 +72,7 @@ const kubeletRestarted: Fault = {
   },
 };
 
-const serverChanged: Fault = { name: 'the static pod changed', commit: () => change(SERVER) };
+const serverChanged: Fault = { name: 'the static pod changed', commit: ({ replaced }) => change(SERVER, replaced) };
 
 const serverKilled: Fault = { name: 'the server SIGKILLed', commit: ({ strike }) => killStatic(SERVER, strike) };
 

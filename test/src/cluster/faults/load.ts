@@ -2,10 +2,10 @@ import { Scope, until } from '../../harness/index.ts';
 import { run } from '../command.ts';
 import { apiAvailable, inProbe } from '../probe.ts';
 import { repeat } from '../session.ts';
-import type { Strike } from '../static-pods.ts';
+import type { Replaced, Strike } from '../static-pods.ts';
 import type { Fault, Ground } from '../step.ts';
 import type { Way } from '../way.ts';
-import { type AdmissionFigures, admissions } from './admissions.ts';
+import { type AdmissionFigures, admissions, type Span } from './admissions.ts';
 import { type LongFigures, longCalls } from './long-calls.ts';
 
 const CALL_MS = 60_000;
@@ -13,6 +13,13 @@ const CALL_MS = 60_000;
 const CALLS_BEFORE = 3;
 /** Calls after a fault is over, which find what it has left behind. */
 const CALLS_AFTER = 10;
+
+/** A tunnel ends within 5 s of its agent (docs/RESUME.md, "Dead or cut off"), and the API server says so within a second. */
+const CUT_MS = 6000;
+/** A server that is to end serves for 5 s more (`--shutdown-delay-duration`), and an API server waits 10 s for a webhook. */
+const IN_VAIN_MS = 15_000;
+/** Agents are back so long after the next server. */
+const BACK_MS = 2000;
 
 /** Why a call failed that says nothing. */
 const SILENT = 'status 0, and no answer';
@@ -65,19 +72,23 @@ async function committed(fault: Fault, ground: Ground): Promise<Figures> {
   const admitted = await admissions(scope);
   const execs = calls(scope, ground.pod);
   await execs.more(CALLS_BEFORE);
-  const strikes: [from: number, to: number][] = [];
+  const [strikes, excused]: [Span[], Span[]] = [[], []];
   const strike: Strike = async (kill) => {
     const from = performance.now();
     await kill();
-    strikes.push([from, performance.now()]);
+    const to = performance.now();
+    strikes.push([from, to]);
+    if (fault.mayCutAdmissions) excused.push([from, to + CUT_MS]);
   };
-  await fault.commit({ ...ground, strike });
+  // The kubelet looks up to 15 s later whether the old static pod has ended. Admissions that were asked meanwhile may wait in vain.
+  const replaced: Replaced = (from, to) => excused.push([from + IN_VAIN_MS, to + BACK_MS]);
+  await fault.commit({ ...ground, strike, replaced });
   await execs.more(CALLS_AFTER);
 
   const { count, failures, longest } = await execs.end();
   const long = await longs.end();
-  const { mayFail, oneSilent, mayCut, mayCutAdmissions } = fault;
-  const objects = await admitted.end(mayCutAdmissions ? strikes : []);
+  const { mayFail, oneSilent, mayCut } = fault;
+  const objects = await admitted.end(excused);
   const wasUnderWay = (failure: Failure) => strikes.some(([from, to]) => failure.from <= to && failure.to >= from);
   const failed = failures.filter((failure) => !wasUnderWay(failure));
   const silent = failed.find(({ reason }) => oneSilent && reason === SILENT);
