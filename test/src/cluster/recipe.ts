@@ -57,7 +57,7 @@ export function paste(commands: string, options?: CommandOptions): Promise<strin
 export async function applyAgents(): Promise<void> {
   await kubectl(['apply', '-k', OVERLAY]);
   await rolledOut('isthmus-agent', 'deployment/agent');
-  // The kubelet shows a static pod up to 10 s after the API server could take it.
+  // The kubelet shows a static pod up to a minute after the API server could take it.
   for (const pod of [SERVER, HOLDER]) await nextStatic(pod, '');
 }
 
