@@ -35,16 +35,6 @@ async function install(component: Component, set = ''): Promise<void> {
   await helm(['upgrade', '--install', component, CHART], component, [...values, ...(set ? ['--set', set] : [])]);
 }
 
-async function rollback(component: Component, revision: number): Promise<void> {
-  await helm(['rollback', component, `${revision}`], component);
-}
-
-/** @throws if something is left that Helm made */
-async function uninstall(component: Component): Promise<void> {
-  await helm(['uninstall', component], component);
-  assert.deepEqual(await objectsOf(component, 'app.kubernetes.io/managed-by=Helm'), []);
-}
-
 async function objectsOf(component: Component, selector: string): Promise<string[]> {
   const { namespace } = RELEASES[component];
   const inside = await kubectl(['-n', namespace, 'get', KINDS, '-l', selector, '-o=name']);
@@ -127,7 +117,7 @@ export const OF_HELM: readonly Fault[] = [
         await install('plane', `operators=true,gateway.replicas=${replicas},hub.replicas=${replicas}`);
     },
   },
-  { name: 'helm rollback of gateways and hubs', commit: () => rollback('plane', 1) },
+  { name: 'helm rollback of gateways and hubs', commit: () => helm(['rollback', 'plane', '1'], 'plane') },
   { name: 'helm upgrade: other values for agents', commit: () => install('agent', 'agent.deletionCost=true') },
   {
     name: 'helm upgrade: agents on each node, and a few again',
@@ -141,7 +131,10 @@ export const OF_HELM: readonly Fault[] = [
     mayFail: /./,
     mayCut: true,
     async commit() {
-      for (const component of ['agent', 'plane'] as const) await uninstall(component);
+      for (const component of ['agent', 'plane'] as const) {
+        await helm(['uninstall', component], component);
+        assert.deepEqual(await objectsOf(component, 'app.kubernetes.io/managed-by=Helm'), []);
+      }
       for (const component of ['plane', 'agent'] as const) await install(component);
       await useService('plane', 'gateway');
     },

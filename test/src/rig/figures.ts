@@ -57,12 +57,6 @@ export function derived(figures: Figures, processes: readonly string[]): Figures
 /** Returns rows as text with columns. */
 export function aligned(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows
-    .map((row) =>
-      row
-        .map((each, column) => each.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+  const padded = (row: readonly string[]) => row.map((each, column) => each.padEnd(widths[column] ?? 0));
+  return rows.map((row) => padded(row).join('  ').trimEnd()).join('\n');
 }

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { cpus } from 'node:os';
 import { ROOT } from '../harness/runtime.ts';
 
@@ -19,16 +19,9 @@ export function madeHere(): Made {
     node: process.versions.node,
     cores: all.length,
     processor: all[0]?.model.trim() ?? '',
-    commit: commit(),
+    // None without git.
+    commit: spawnSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: ROOT, encoding: 'utf8' }).stdout?.trim() ?? '',
   };
-}
-
-function commit(): string {
-  try {
-    return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: ROOT, encoding: 'utf8' }).trim();
-  } catch {
-    return '';
-  }
 }
 
 /** The line of a page that says how its figures were made. @param rest what else is to say of it */

@@ -262,12 +262,7 @@ async function carriedBy(gateways: readonly Member[]): Promise<Carried[]> {
       const tunnels = member.running ? await member.tunnels() : [];
       // An all-in-one server also lists what its hub carries for callers of other servers.
       const own = tunnels.filter(({ role }) => role === adminApi.Role.ROLE_GATEWAY);
-      return own.map(({ destination, hubId, agentId }) => ({
-        gateway,
-        hubId,
-        agentId,
-        tunnel: tunnelNumber(destination),
-      }));
+      return own.map((each) => ({ ...each, gateway, tunnel: tunnelNumber(each.destination) }));
     }),
   );
   return lists.flat().filter(({ tunnel }) => tunnel >= 0);
