@@ -1,4 +1,5 @@
 import { SYNC_ITSELF, SYNC_REPORT, type SyncReport } from '@isthmus/admission';
+import { countIn } from '@isthmus/runtime';
 import { SYNC } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import type { Verdict } from './sync.ts';
@@ -22,7 +23,8 @@ export class Report {
    */
   write(verdicts: Iterable<Verdict>, unknown: Iterable<string>, tenants: number, now: number): void {
     const own = [...unknown].map((fault) => ({ object: SYNC_ITSELF, fault }));
-    const ofObjects = [...verdicts].flatMap(({ source: { kind, namespace, name }, fault, kept, tenant }) =>
+    const refused = [...verdicts].filter(({ fault }) => fault !== undefined);
+    const ofObjects = inTurns(refused).flatMap(({ source: { kind, namespace, name }, fault, kept, tenant }) =>
       fault === undefined ? [] : { object: `${kind} ${namespace}/${name}`, fault, ...(kept && { kept: tenant }) },
     );
     const faults = [...own, ...ofObjects.slice(0, SYNC.reportFaults)];
@@ -38,4 +40,11 @@ export class Report {
     this.#last = text;
     this.#at = now;
   }
+}
+
+/** Those of each namespace in turns, so that one with many hides no other's. */
+function inTurns(verdicts: readonly Verdict[]): Verdict[] {
+  const before = new Map<string, number>();
+  const ranked = verdicts.map((verdict) => ({ verdict, rank: countIn(before, verdict.source.namespace, 1) }));
+  return ranked.sort((a, b) => a.rank - b.rank).map(({ verdict }) => verdict);
 }
