@@ -18,6 +18,8 @@ export const SYNC = {
   namespaceBytes: 4 * 1024 * 1024,
   /** How many they may be, with their keys and allowed namespaces. Each takes some 100 bytes to 1 KiB, whatever its value has. */
   namespaceEntries: 10_000,
+  /** How many tenants a namespace may have: half of what members read. */
+  namespaceTenants: 5000,
   /** What the files that tenants of one namespace name may take on the disk together: those of 2,500 tenants. The chart's directory has 128 MiB. */
   namespaceFilesBytes: 32 * 1024 * 1024,
   /** What the smallest file takes there. */
@@ -26,6 +28,8 @@ export const SYNC = {
   freedMs: 20_000,
   /** The longest text of what is wrong with an object. One can name hundreds of secrets that are not there, and all members read of it. */
   faultCharacters: 2000,
+  /** The longest status that counts. The longest of ours has 7,000 characters; a longer one is written anew. */
+  statusCharacters: 16_384,
   /** The most objects of which the report says what is wrong, 3 MB at most: members read 4 MiB of it. */
   reportFaults: 500,
   /** How often the report in the directory is written again though nothing has changed: members then know that the sync runs. */

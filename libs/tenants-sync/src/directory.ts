@@ -1,5 +1,5 @@
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { dirname, extname, join } from 'node:path';
+import { basename, dirname, extname, join } from 'node:path';
 import {
   ADMISSION,
   CredentialCache,
@@ -39,6 +39,8 @@ const HALF = '.half-';
 export class Directory {
   readonly #dir: string;
   readonly #written = new Map<string, Lying>();
+  /** How many of them there are, by namespace. */
+  readonly #tenants = new Map<string, number>();
   /** Folders that no tenant's file names, and since when. */
   readonly #unnamed = new Map<string, number>();
   /** By folder that is there, or is to be: what its files take on a disk. */
@@ -91,7 +93,7 @@ export class Directory {
       // Somebody's copy of one.
       if (base !== fileName(object)) continue;
       const [path] = credentialFiles(file.read.file).map((each) => each.path);
-      this.#written.set(base, { text, folder: path && dirname(path) });
+      this.#lies(base, { text, folder: path && dirname(path) });
       yield { base, file, object };
     }
   }
@@ -140,7 +142,20 @@ export class Directory {
 
   commit(base: string, { text, folder, files }: Pick<Composed, 'text' | 'folder' | 'files'>): void {
     this.put(`${base}${ENDING}`, text);
-    this.#written.set(base, { text, folder: files.size > 0 ? folder : undefined });
+    this.#lies(base, { text, folder: files.size > 0 ? folder : undefined });
+  }
+
+  #lies(base: string, lying: Lying): void {
+    if (!this.#written.has(base)) countIn(this.#tenants, namespaceOf(base), 1);
+    this.#written.set(base, lying);
+  }
+
+  /** Why there may be no further tenant's file, if that is so: members read only the first ones. */
+  full(base: string): string | undefined {
+    if (this.#written.has(base)) return undefined;
+    const { namespaceTenants: most } = SYNC;
+    if ((this.#tenants.get(namespaceOf(base)) ?? 0) >= most) return `its namespace has ${most} tenants`;
+    return this.size < ADMISSION.tenantFiles ? undefined : `there are ${this.size} tenants, and members read no more`;
   }
 
   /** Writes a file so that nobody reads half of it. */
@@ -152,7 +167,7 @@ export class Directory {
 
   remove(base: string): void {
     rmSync(join(this.#dir, `${base}${ENDING}`), { force: true });
-    this.#written.delete(base);
+    if (this.#written.delete(base)) countIn(this.#tenants, namespaceOf(base), -1);
   }
 
   /**
@@ -188,9 +203,9 @@ export class Directory {
   }
 }
 
-/** @param folder `.files/NAMESPACE.NAME.DIGEST` */
-function namespaceOf(folder: string): string {
-  return folder.slice(FILES.length + 1, folder.indexOf('.', FILES.length));
+/** @param name `NAMESPACE.NAME`, or `.files/NAMESPACE.NAME.DIGEST` */
+function namespaceOf(name: string): string {
+  return basename(name).split('.', 1)[0] ?? '';
 }
 
 /** What a file takes on a disk, or in memory, of so many bytes. */

@@ -121,9 +121,9 @@ test('a verdict says since when the file lies there, whatever its object says', 
   assert.deepEqual(await judged(4, 4, { limits }), [4, false, 2]);
 });
 
-/** A sync in whose directory a namespace's files may take three blocks: each tenant has one file. */
-async function bounded(t: TestContext) {
-  const bounds = changed(SYNC, { namespaceFilesBytes: 3 * SYNC.blockBytes });
+/** A sync in whose directory a namespace's files may take so many blocks: each tenant has one file. */
+async function bounded(t: TestContext, blocks = 3) {
+  const bounds = changed(SYNC, { namespaceFilesBytes: blocks * SYNC.blockBytes });
   const dir = mkdtempSync(join(tmpdir(), 'isthmus-'));
   t.after(() => {
     bounds[Symbol.dispose]();
@@ -159,6 +159,11 @@ async function bounded(t: TestContext) {
       objects.set(name, { ...tenant(object), namespace, fields });
       sync.changed(name);
       return key;
+    },
+    remove(name: string) {
+      const gone = objects.get(name);
+      objects.delete(name);
+      sync.changed(name, gone);
     },
     async flush(ms = 0) {
       now += ms;
@@ -253,4 +258,25 @@ test("somebody's copy of a tenant's file is no file of the sync's: it is not put
   rmSync(copy);
   await flush();
   assert.deepEqual(files(), ['acme.prod.yaml']);
+});
+
+test('a namespace has no more tenants than its part of what members read, all have no more than that, and who has one keeps it', async (t) => {
+  using _bounds = changed(SYNC, { namespaceTenants: 2 });
+  using _members = changed(ADMISSION, { tenantFiles: 3 });
+  const { put, flush, faults, files, restart, remove } = await bounded(t, 32);
+  put('z/first');
+  await flush();
+  for (const name of ['a/one', 'a/two', 'a/three', 'b/four', 'c/five']) put(name);
+  for (let times = 0; times < 2; times++) await flush();
+  const { one, two, three, four, five, first } = faults();
+  assert.deepEqual([one, three, first], [undefined, undefined, undefined]);
+  assert.match(`${two}`, /^its namespace has 2 tenants$/);
+  for (const fault of [four, five]) assert.match(`${fault}`, /^there are 3 tenants, and members read no more$/);
+  assert.deepEqual(files(), ['a.one.yaml', 'a.three.yaml', 'z.first.yaml']);
+  await restart();
+  for (let times = 0; times < 2; times++) await flush();
+  assert.deepEqual(files(), ['a.one.yaml', 'a.three.yaml', 'z.first.yaml']);
+  remove('z/first');
+  for (let times = 0; times < 2; times++) await flush();
+  assert.deepEqual(files(), ['a.one.yaml', 'a.three.yaml', 'b.four.yaml']);
 });

@@ -175,6 +175,12 @@ export class Sync {
         this.#judge(name, composed, inFile(path, problems));
         continue;
       }
+      const full = directory.full(path);
+      if (full !== undefined) {
+        this.#clashes.release(path);
+        this.#judge(name, composed, full);
+        continue;
+      }
       try {
         directory.stage(composed);
         directory.commit(path, composed);

@@ -133,7 +133,9 @@ export class Watching implements AsyncDisposable {
       const isLarge = characters > SYNC.valueBytes;
       const fits = !isLarge && part.take(characters, 1);
       if (!fits && !part.take(0, 1) && !known) return undefined;
-      if (kind === TENANT) this.#statuses.set(objectName(object), { status, version: metadata.resourceVersion ?? '' });
+      const told = JSON.stringify(status).length > SYNC.statusCharacters ? {} : status;
+      if (kind === TENANT)
+        this.#statuses.set(objectName(object), { status: told, version: metadata.resourceVersion ?? '' });
       if (fits) return whole;
       const large = `it has ${characters} characters: at most ${SYNC.valueBytes} are read`;
       return { ...whole, fields: {}, unkept: isLarge ? large : `${part.short}` };
