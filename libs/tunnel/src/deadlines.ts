@@ -29,6 +29,8 @@ class Chain implements Due {
  * record may be reminded of `togetherMs` early, with those that are due then.
  */
 export class Deadlines {
+  /** In milliseconds. */
+  readonly now: () => number;
   readonly #clock: Pick<Clock, 'now' | 'after'>;
   readonly #soon = new Chain();
   /** Those that are due in more than `soonMs`, of which there may be many. */
@@ -45,17 +47,13 @@ export class Deadlines {
 
   constructor(clock: Pick<Clock, 'now' | 'after'> = ownClock) {
     this.#clock = clock;
-  }
-
-  /** In milliseconds. */
-  now(): number {
-    return this.#clock.now();
+    this.now = clock.now;
   }
 
   /** Reminds of it at `due`, also if it is here already. */
   enter(one: Due): void {
     if (one.before) this.leave(one);
-    if (one.due < this.#armedFor) this.#arm(one.due, this.#clock.now());
+    if (one.due < this.#armedFor) this.#arm(one.due, this.now());
     this.#put(one);
   }
 
@@ -94,7 +92,7 @@ export class Deadlines {
 
   #pass(): void {
     // A timer that has fired says that its time has come.
-    const now = Math.max(this.#armedFor, this.#clock.now());
+    const now = Math.max(this.#armedFor, this.now());
     this.#seen = now;
     this.#armedFor = Number.POSITIVE_INFINITY;
     this.#disarm = undefined;
