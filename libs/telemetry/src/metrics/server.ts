@@ -55,7 +55,8 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role, options.tenants !== undefined);
   const attempts = role === 'gateway' ? attemptCounts(own) : undefined;
-  const traffic = { role, tunnels, upstream, keptAfter, attempts };
+  const tenants = options.tenants && tenantMetrics(own, role, tunnels, options.tenants);
+  const traffic = { role, tunnels, upstream, keptAfter, attempts, ofTenant: tenants?.of };
   const { clients, subscriptions: ofClients } = clientMetrics(own, tunnels);
   all.push(
     dialMetrics(own, traffic),
@@ -68,10 +69,9 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
   );
   if (role === 'gateway') all.push(parkedMetrics(own), hubLinkMetrics(own), resumeMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
-  if (options.tenants) {
-    const { subscriptions, sessions } = tenantMetrics(own, role, tunnels, options.tenants);
-    all.push(subscriptions);
-    plane.watch(sessions);
+  if (tenants) {
+    all.push(tenants.subscriptions);
+    plane.watch(tenants.sessions);
   }
   // As with upstream, a server that is also a hub counts only the agents that are connected to itself.
   if (options.role === 'server') all.push(ownSessions(backends));

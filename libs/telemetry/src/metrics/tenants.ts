@@ -1,10 +1,10 @@
-import { type DialUse, isRefusedDial, notAuthorisedIn, type Role, unlessProbed } from '@isthmus/tunnel';
+import { type DialUse, notAuthorisedIn, type Role, unlessProbed } from '@isthmus/tunnel';
 import { type DialLimits, GAUGE_LIMITS, REFUSING_LIMITS, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
 import { DistinctNames, type SessionCounter } from './census.ts';
 import type { Families, ObservedProgram } from './families.ts';
-import { carried } from './traffic.ts';
+import { carried, type OfTenant, type TenantsTraffic } from './traffic.ts';
 
 /** The tenants of a process with `--tenants-dir`. Read for each page. */
 export interface TenantsState {
@@ -16,30 +16,20 @@ export interface TenantsState {
   certificates(): Iterable<{ readonly tenant: string; readonly where: string; readonly validUntil: number }>;
 }
 
-/** How a dial ended. `refused`: by policy or a limit, before any agent had it. */
-const OUTCOMES = ['established', 'failed', 'abandoned', 'refused'] as const;
-
-interface Counts {
-  readonly dials: Record<(typeof OUTCOMES)[number], number>;
-  up: number;
-  down: number;
-  refused: number;
-}
-
 /**
  * The metrics of each tenant, where tenants are configured. Only tenants in force have lines: a name that a peer made up has none, and
  * a tenant that is gone takes its lines along.
- * @returns also who counts sessions, as `Directory.watch` and the events of sessions report them
+ * @returns what the dials and tunnels of a tenant add to, and who counts sessions, as `Directory.watch` and the events of sessions report them
  */
 export function tenantMetrics(
   families: Families,
   role: Role,
   tunnels: ObservedProgram['tunnels'],
   state: TenantsState,
-): { readonly subscriptions: Subscriptions; readonly sessions: SessionCounter } {
-  const counts = new Map<string, Counts>();
+): { readonly of: TenantsTraffic; readonly subscriptions: Subscriptions; readonly sessions: SessionCounter } {
+  const counts = new Map<string, OfTenant>();
   const agents = new DistinctNames();
-  const of = (tenant: string): Counts | undefined => {
+  const of = (tenant: string): OfTenant | undefined => {
     const known = counts.get(tenant);
     if (known || !state.has(tenant)) return known;
     const made = { dials: { established: 0, failed: 0, abandoned: 0, refused: 0 }, up: 0, down: 0, refused: 0 };
@@ -48,21 +38,9 @@ export function tenantMetrics(
   };
   declare(families, { role, counts, tunnels, agents, state });
   return {
+    of,
     sessions: { count: ({ tenant, agentId }, by) => agents.count(tenant, agentId, by) },
     subscriptions: {
-      'dial:end'(by, dial, { error, failure }) {
-        const tally = by === role && !dial.trial ? of(dial.tenant)?.dials : undefined;
-        if (!tally) return;
-        if (!error) tally.established++;
-        else if (isRefusedDial(dial, error)) tally.refused++;
-        else tally[failure === 'abandoned' ? 'abandoned' : 'failed']++;
-      },
-      'tunnel:close'(tunnel) {
-        const tally = tunnel.role === role ? of(tunnel.dial.tenant) : undefined;
-        if (!tally) return;
-        tally.up += tunnel.up;
-        tally.down += tunnel.down;
-      },
       tenants({ gone }) {
         for (const tenant of gone) counts.delete(tenant);
       },
@@ -76,7 +54,7 @@ export function tenantMetrics(
 
 interface Kept {
   readonly role: Role;
-  readonly counts: ReadonlyMap<string, Counts>;
+  readonly counts: ReadonlyMap<string, OfTenant>;
   readonly tunnels: ObservedProgram['tunnels'];
   readonly agents: DistinctNames;
   readonly state: TenantsState;
@@ -90,7 +68,7 @@ function declare(families: Families, { role, counts, tunnels, agents, state }: K
     ['tenant', 'outcome'],
     () =>
       [...counts].flatMap(([tenant, { dials }]) =>
-        OUTCOMES.map((outcome) => [{ tenant, outcome }, dials[outcome]] as const),
+        Object.entries(dials).map(([outcome, count]) => [{ tenant, outcome }, count] as const),
       ),
   );
   families.tallied(

@@ -5,6 +5,7 @@ import {
   CUT_BY,
   type CutBy,
   type DialErrorCode,
+  isRefusedDial,
   type Role,
   type TunnelInfo,
   upstreamReason,
@@ -37,6 +38,19 @@ interface Upstream {
   readonly tunnels?: Durations;
 }
 
+/** What is counted of a tenant. */
+export interface OfTenant {
+  /** `refused`: by policy or a limit, before any agent had the dial. */
+  readonly dials: Record<'established' | 'failed' | 'abandoned' | 'refused', number>;
+  up: number;
+  down: number;
+  /** Connections and requests of peers that have proven to be of the tenant. */
+  refused: number;
+}
+
+/** Returns undefined for a name that no tenant in force has. */
+export type TenantsTraffic = (tenant: string) => OfTenant | undefined;
+
 interface TrafficOptions {
   readonly role: Role;
   readonly tunnels: ObservedProgram['tunnels'];
@@ -45,6 +59,8 @@ interface TrafficOptions {
   readonly keptAfter?: number | undefined;
   /** Counts those of a gateway's dials. */
   readonly attempts?: Attempts | undefined;
+  /** Set where tenants are configured. */
+  readonly ofTenant?: TenantsTraffic | undefined;
 }
 
 /**
@@ -52,7 +68,7 @@ interface TrafficOptions {
  * missing for others.
  */
 export function dialMetrics(families: Families, options: TrafficOptions): Subscriptions {
-  const { role, upstream, keptAfter = Number.POSITIVE_INFINITY, attempts } = options;
+  const { role, upstream, keptAfter = Number.POSITIVE_INFINITY, attempts, ofTenant } = options;
   // A series appears with its first dial: most phases have only one or two outcomes.
   const latencies = families.histograms(
     'dial_latency_seconds',
@@ -76,16 +92,19 @@ export function dialMetrics(families: Families, options: TrafficOptions): Subscr
     'dial:start'(by) {
       if (by === role && upstream?.pending) upstream.pending.value++;
     },
-    'dial:end'(by, { trial, traceparent, log }, { error, failure, ms, timing }) {
+    'dial:end'(by, dial, { error, failure, ms, timing }) {
       if (by !== role) return;
+      const { trial, tenant, traceparent, log } = dial;
       if (upstream?.pending) upstream.pending.value--;
       if (trial) return;
-      let ended: Outcome = 'established';
+      let ended: Exclude<Outcome, 'overtaken'> = 'established';
       if (error) {
         ended = failure === 'abandoned' ? 'abandoned' : 'failed';
         errors.of({ error: error.code }).value++;
         if (upstream?.failures) upstream.failures.of({ reason: upstreamReason(failure ?? 'error') }).value++;
       } else upstream?.dials.observe(ms / 1000);
+      const tally = ofTenant?.(tenant)?.dials;
+      if (tally) tally[error && isRefusedDial(dial, error) ? 'refused' : ended]++;
       const kept = ms > keptAfter || (error !== undefined && keptAfter < Number.POSITIVE_INFINITY);
       observe('total', ended, ms, traceparent, kept);
       if (timing) {
@@ -99,7 +118,7 @@ export function dialMetrics(families: Families, options: TrafficOptions): Subscr
       if (log.parkedMs > 0) observe('park', ended, log.parkedMs);
       for (const attempt of log.attempts) {
         // One that still ran when its dial was abandoned was abandoned too.
-        let outcome = attempt.outcome === 'running' ? ended : attempt.outcome;
+        let outcome: Outcome = attempt.outcome === 'running' ? ended : attempt.outcome;
         if (outcome === 'overtaken' && ended === 'abandoned') outcome = 'abandoned';
         if (attempts) attempts[attempt.kind][outcome].value++;
         observe('attempt', outcome, attempt.ms, traceparent);
@@ -164,7 +183,7 @@ export function openTunnels({ role, tunnels }: Pick<TrafficOptions, 'role' | 'tu
 /** Counts the tunnels of one role, and what a process refuses and gets wrong. @param clients those of API servers' clients, if they have metrics */
 export function tunnelMetrics(
   families: Families,
-  { role, tunnels, upstream }: TrafficOptions,
+  { role, tunnels, upstream, ofTenant }: TrafficOptions,
   clients?: Map<string, ClientCounts>,
 ): Subscriptions {
   openMetrics(families, role, tunnels);
@@ -199,11 +218,13 @@ export function tunnelMetrics(
     },
     'tunnel:close'({ role: of, dial: { tenant }, up, down }, { how, by }, ms) {
       const client = of === 'api-server' ? clients?.get(tenant) : undefined;
-      const sum = of === role ? ended : client;
-      if (!sum) return;
-      sum.up += up;
-      sum.down += down;
-      if (sum === client) return;
+      const sums = of === role ? [ended, ofTenant?.(tenant)] : [client];
+      for (const sum of sums) {
+        if (!sum) continue;
+        sum.up += up;
+        sum.down += down;
+      }
+      if (of !== role) return;
       upstream?.tunnels?.observe(ms / 1000);
       if (how === 'failed') resets.of({ by }).value++;
       if (how !== 'cut') return;
