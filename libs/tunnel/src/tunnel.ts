@@ -106,10 +106,10 @@ export class Tunnel implements TunnelInfo, Due {
     this.#halfClosedMs = halfClosedMs;
     this.#deadlines = sweep;
     this.passesOn = caller.passOn?.(end) ?? false;
-    this.#caller = new Side('caller', caller, this);
-    this.#destination = new Side('destination', end, this);
-    this.#caller.join(this.#destination, meter);
-    this.#destination.join(this.#caller, meter);
+    this.#caller = new Side('caller', caller, this, meter);
+    this.#destination = new Side('destination', end, this, meter);
+    this.#caller.other = this.#destination;
+    this.#destination.other = this.#caller;
     this.#caller.end.use(this.#caller, dial.tenant);
     this.#destination.end.use(this.#destination, dial.tenant);
     events.emit('tunnel:open', this);
@@ -341,10 +341,10 @@ class Side implements EndUser, MeteredFlow {
   readonly side: TunnelSide;
   readonly end: TunnelEnd;
   readonly #tunnel: Tunnel;
-  /** Both are set before its end is used. */
+  /** Set before its end is used. */
   other!: Side;
   /** Decides when it is read on. */
-  gate: FlowGate | undefined;
+  readonly gate: FlowGate | undefined;
   /** True until its end has closed. */
   open = true;
   /** True once its last byte has been read. */
@@ -358,15 +358,11 @@ class Side implements EndUser, MeteredFlow {
   /** Since when the other side takes no more. Unset while it does. */
   #waitsSince: number | undefined;
 
-  constructor(side: TunnelSide, end: TunnelEnd, tunnel: Tunnel) {
+  constructor(side: TunnelSide, end: TunnelEnd, tunnel: Tunnel, meter: ByteMeter | undefined) {
     this.side = side;
     this.end = end;
     this.#tunnel = tunnel;
-  }
-
-  join(other: Side, meter: ByteMeter | undefined): void {
-    this.other = other;
-    if (meter) this.gate = new FlowGate(meter, this);
+    this.gate = meter && new FlowGate(meter, this);
   }
 
   get sink(): TunnelEnd {

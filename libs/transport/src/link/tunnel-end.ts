@@ -135,13 +135,6 @@ export class StreamEnd implements DestinationEnd, Carrier, StreamHandler {
     else this.#leaving.push(left);
   }
 
-  /** No further frame of the stream arrives or leaves. */
-  #over(): void {
-    this.stream.release();
-    this.#link.closed(this.stream);
-    this.#leave();
-  }
-
   #leave(): void {
     this.#hasLeft = true;
     for (const left of this.#leaving.splice(0)) left();
@@ -168,7 +161,8 @@ export class StreamEnd implements DestinationEnd, Carrier, StreamHandler {
   }
 
   closed(code: number | undefined, reason: Error | undefined): Loss | undefined {
-    this.#over();
+    this.stream.release();
+    this.#link.closed(this.stream);
     if (code === undefined) return undefined;
     const said = this.#meaningOf(code, reason) ?? new Error(`${this.#link.far} went away`);
     if (said instanceof SessionLost) return { ends: false, reason: said };
@@ -312,7 +306,9 @@ export class StreamEnd implements DestinationEnd, Carrier, StreamHandler {
   onClose(code: number | undefined, reason: Error | undefined): void {
     if (this.#closed) return;
     this.#closed = { failure: code === undefined ? undefined : this.#meaningOf(code, reason) };
-    this.#over();
+    this.stream.release();
+    this.#link.closed(this.stream);
+    this.#leave();
     if (!this.#user) this.#events?.closed(code);
     // What was read before is delivered first.
     if (code !== undefined) this.#flows = true;

@@ -32,12 +32,10 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
 
   // What this side sends.
   protected readonly outgoing = new Outgoing();
-  /** How many of these bytes the other half says that its socket has taken. */
+  /** How many of these bytes the other half says that its socket has taken. One more once it has taken all, and the end: `Mark.taken`. */
   #acknowledged = 0;
   /** Whether nothing follows. */
   #ended = false;
-  /** Whether the other half has taken everything, and the end. */
-  #isTaken = false;
   /** The last position that this half has asked about (`Mark.ask`). */
   #asks = 0;
   /** How many bytes may be unacknowledged before the writer has to wait. Unset until `Keeping.base` is reached, which is rare. */
@@ -106,7 +104,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
 
   /** Grows with each byte that a socket takes, at either end. */
   get progress(): number {
-    return this.taken + this.#acknowledged;
+    return this.taken + Math.min(this.#acknowledged, this.outgoing.to);
   }
 
   get attached(): boolean {
@@ -126,9 +124,14 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
   // What the user says.
 
   use(user: EndUser): void {
+    const over = this.#closed;
+    if (over) {
+      queueMicrotask(() => user.onClose(over.failure));
+      return;
+    }
     this.#user = user;
     this.#flows = true;
-    if (this.#waiting || this.received === this.#final || this.#closed) queueMicrotask(() => this.#tell());
+    if (this.#waiting || this.received === this.#final) queueMicrotask(() => this.#tell());
   }
 
   /**
@@ -197,7 +200,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
   }
 
   get writableLength(): number {
-    return Math.min(this.#queued, this.outgoing.to - this.#acknowledged);
+    return Math.min(this.#queued, Math.max(0, this.outgoing.to - this.#acknowledged));
   }
 
   whenFinished(then: () => void): void {
@@ -207,7 +210,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
 
   /** Calls back once the other half has taken everything that was sent; at once if the tunnel has ended. */
   whenDelivered(then: () => void): void {
-    if (this.state !== 'running' || this.outgoing.to === this.#acknowledged) {
+    if (this.state !== 'running' || this.#acknowledged >= this.outgoing.to) {
       then();
       return;
     }
@@ -259,7 +262,6 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
     if (waiting?.length === 0) this.#waiting = undefined;
     this.#tellEnd();
     this.#take(delivered);
-    if (this.#closed) this.#tellClosed(this.#closed.failure);
   }
 
   #tellEnd(): void {
@@ -285,16 +287,12 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
     this.#waiting = undefined;
     this.#whenTaken = undefined;
     this.#whenFinished = undefined;
-    this.#tellClosed(failure);
-    this.#whenLeft?.();
-    this.#whenLeft = undefined;
-  }
-
-  /** The half may stay for a while, for the other half. It keeps neither the user nor its socket. */
-  #tellClosed(failure: Error | undefined): void {
+    // The half may stay for a while, for the other half. It keeps neither the user nor its socket.
     const user = this.#user;
     this.#user = undefined;
     user?.onClose(failure);
+    this.#whenLeft?.();
+    this.#whenLeft = undefined;
   }
 
   /** The user's socket has taken this many of the delivered bytes. */
@@ -343,7 +341,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
       this.#violated('it sent a mark that cannot be read');
       return;
     }
-    const before = this.#acknowledgedWithEnd;
+    const before = this.#acknowledged;
     const fault = mark.taken < before ? `it took ${mark.taken} bytes, after ${before}` : this.faultOf(mark);
     if (fault !== undefined) {
       this.#violated(fault);
@@ -434,11 +432,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
     return mark;
   }
 
-  /** As `Mark.taken`: of the other half, and of this one. */
-  get #acknowledgedWithEnd(): number {
-    return this.#isTaken ? this.#acknowledged + 1 : this.#acknowledged;
-  }
-
+  /** As `Mark.taken`. */
   get #takenWithEnd(): number {
     return this.taken === this.#final ? this.taken + 1 : this.taken;
   }
@@ -491,7 +485,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
     this.#awaitsTurn = false;
     this.#sendMark();
     // A mark on the old carrier may have acknowledged more already.
-    this.#applyMark({ taken: Math.max(taken, this.#acknowledgedWithEnd), ...(final !== undefined && { final }) });
+    this.#applyMark({ taken: Math.max(taken, this.#acknowledged), ...(final !== undefined && { final }) });
     carrier.deliverTo(this);
   }
 
@@ -534,10 +528,9 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
 
   #applyMark({ taken, final, ask = 0 }: Mark): void {
     const { outgoing } = this;
-    this.#isTaken = taken > outgoing.to;
-    this.#acknowledged = Math.min(taken, outgoing.to);
-    if (this.#acknowledged > outgoing.from) outgoing.release(this.#acknowledged);
-    const isAll = this.#acknowledged === outgoing.to;
+    this.#acknowledged = taken;
+    const isAll = taken >= outgoing.to;
+    if (taken > outgoing.from) outgoing.release(Math.min(taken, outgoing.to));
     if (isAll) this.#keepLimit?.shrink();
     this.#asked = Math.max(this.#asked, ask);
     if (this.#isAsked) this.#sendMark();
@@ -549,7 +542,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
       }
     }
     this.onWritable();
-    if (this.#isTaken && this.state === 'running') this.#finish();
+    if (this.#acknowledged > outgoing.to && this.state === 'running') this.#finish();
     this.#completeIfDone();
     if (!isAll || !this.#whenTaken) return;
     const then = this.#whenTaken;
@@ -575,7 +568,8 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
   /** Completes the tunnel once each side has taken everything and seen the other's end. @returns whether it did so now */
   #completeIfDone(): boolean {
     const { carrier } = this;
-    if (this.state !== 'running' || !carrier || !this.#isTaken || this.taken !== this.#final) return false;
+    const isDone = this.taken === this.#final && this.#acknowledged > this.outgoing.to;
+    if (this.state !== 'running' || !carrier || !isDone) return false;
     this.state = 'complete';
     this.expireAfter(this.halves.timeoutMs);
     const last = this.#newestMark;

@@ -199,9 +199,15 @@ export class Http2Stream implements Sender {
 
   // What this side sends.
 
-  /** Sends a header section that ends nothing: a request, or an informational answer. */
-  headers(block: Buffer): void {
-    if (!this.closed) this.#headers(block, false);
+  /** Sends a header section: a request, or an informational answer. @param end whether our direction ends with it */
+  headers(block: Buffer, end = false): void {
+    const output = this.#output;
+    if (this.closed) return;
+    if (block.length <= output.maxFrame) {
+      output.head(FrameType.HEADERS, Flag.END_HEADERS | (end ? Flag.END_STREAM : 0), this.id, block.length);
+      output.add(block);
+    } else for (const frame of headersFrames(this.id, block, end, output.maxFrame)) output.add(frame);
+    output.schedule();
   }
 
   /** @param end whether the answer is complete with it */
@@ -209,7 +215,7 @@ export class Http2Stream implements Sender {
     if (this.#state.is !== 'open') return;
     this.answered = true;
     if (end) this.#sendEnd(block);
-    else this.#headers(block, false);
+    else this.headers(block);
   }
 
   /** Queues the bytes, however many wait already. Drops them after the end. */
@@ -288,15 +294,6 @@ export class Http2Stream implements Sender {
     return length;
   }
 
-  #headers(block: Buffer, end: boolean): void {
-    const output = this.#output;
-    if (block.length <= output.maxFrame) {
-      output.head(FrameType.HEADERS, Flag.END_HEADERS | (end ? Flag.END_STREAM : 0), this.id, block.length);
-      output.add(block);
-    } else for (const frame of headersFrames(this.id, block, end, output.maxFrame)) output.add(frame);
-    output.schedule();
-  }
-
   /** Sends a frame whose payload is one number. */
   #word(type: number, word: number): void {
     this.#output.head(type, 0, this.id, 4, word);
@@ -305,7 +302,7 @@ export class Http2Stream implements Sender {
 
   /** @param section an answer or trailers that end the stream */
   #sendEnd(section: Buffer | undefined): void {
-    if (section) this.#headers(section, true);
+    if (section) this.headers(section, true);
     else {
       this.#output.head(FrameType.DATA, Flag.END_STREAM, this.id, 0);
       this.#output.schedule();
