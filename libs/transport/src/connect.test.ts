@@ -335,6 +335,7 @@ const refusals: [name: string, text: string, status: number, message: RegExp][] 
     400,
     /no body/,
   ],
+  ['two Hosts', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n', 400, /several Host/],
   ['a first byte of TLS', '\x16', 400, /not an HTTP request/],
   ['an empty line ahead', '\r\nCONNECT a:1 HTTP/1.1\r\n\r\n', 400, /not an HTTP request/],
   ['a head without an end', `CONNECT a:1 HTTP/1.1\r\nX: ${'x'.repeat(32_768)}`, 431, /longer than 32768 bytes/],
