@@ -122,9 +122,9 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   take = (socket) => {
     visits.enter(socket);
     heads.await(socket);
-    beginsWith(socket, [HTTP2_PREFACE], (index, first) => {
+    beginsWith(socket, HTTP2_PREFACE, (isHttp2, first) => {
       putBack(socket, first);
-      if (index === 0) {
+      if (isHttp2) {
         heads.settle(socket);
         serveHttp2(socket);
       } else {

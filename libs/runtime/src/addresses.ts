@@ -3,6 +3,7 @@ import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 import { endianness, networkInterfaces } from 'node:os';
 import { guarding } from './async.ts';
 import { RUNTIME } from './defaults.ts';
+import { begins } from './sockets.ts';
 
 export { isIP, isIPv6 };
 
@@ -220,12 +221,6 @@ export function readProxyHeader(bytes: Buffer): ProxyHeader | undefined {
   throw new Error(
     'it does not begin with a header of the PROXY protocol, which --proxy-protocol-networks requires of it',
   );
-}
-
-/** Whether one is the beginning of the other. */
-function begins(bytes: Buffer, whole: Buffer): boolean {
-  const length = Math.min(bytes.length, whole.length);
-  return bytes.compare(whole, 0, length, 0, length) === 0;
 }
 
 function readText(bytes: Buffer): ProxyHeader | undefined {

@@ -58,6 +58,7 @@ export { lookupName, names, resolveName } from './resolve.ts';
 export { Rounds, type TakesTurns } from './rounds.ts';
 export {
   answerTo,
+  begins,
   beginsWith,
   type ConnectLimits,
   connectFirst,
@@ -66,7 +67,6 @@ export {
   keptAlive,
   onceClosed,
   onRead,
-  prefixAt,
   putBack,
   shortReads,
   unlessGivenUp,

@@ -19,42 +19,25 @@ export function keptAlive<T extends Socket>(socket: T): T {
   return socket;
 }
 
-/**
- * Reads just enough of a flowing socket to tell whether it begins with one of some prefixes, and calls `decided` once, with the index of
- * that prefix or -1, and all bytes read so far. Returns a function that stops reading.
- */
-export function beginsWith(
-  socket: Socket,
-  prefixes: readonly Buffer[],
-  decided: (index: number, first: Buffer) => void,
-): () => void {
+/** Reads just enough of a flowing socket to tell whether it begins with a prefix, and calls `decided` once, with all bytes read so far. */
+export function beginsWith(socket: Socket, prefix: Buffer, decided: (does: boolean, first: Buffer) => void): void {
   let seen: Buffer | undefined;
-  const stop = () => void socket.off('data', read);
   const read = (chunk: Buffer) => {
     seen = seen ? Buffer.concat([seen, chunk]) : chunk;
-    const index = prefixAt(prefixes, seen);
-    if (index === undefined) return;
-    stop();
-    decided(index, seen);
+    const does = begins(seen, prefix);
+    if (does && seen.length < prefix.length) return;
+    socket.off('data', read);
+    decided(does, seen);
   };
   socket.on('data', read);
-  return stop;
 }
 
-/** The index of the prefix that the bytes have, -1 if they have none, undefined while more bytes may make one. */
-export function prefixAt(prefixes: readonly Buffer[], bytes: Buffer): number | undefined {
-  let undecided = false;
-  for (let index = 0; index < prefixes.length; index++) {
-    const prefix = prefixes[index] as Buffer;
-    const length = Math.min(bytes.length, prefix.length);
-    // Most differ in their first byte, and Node's own comparison takes a dozen calls to check its arguments.
-    let at = 0;
-    while (at < length && bytes[at] === prefix[at]) at++;
-    if (at < length) continue;
-    if (length === prefix.length) return index;
-    undecided = true;
-  }
-  return undecided ? undefined : -1;
+/** Whether one is the beginning of the other. Most differ in their first byte, and Node's own comparison takes a dozen calls to check its arguments. */
+export function begins(bytes: Buffer, whole: Buffer): boolean {
+  const length = Math.min(bytes.length, whole.length);
+  let at = 0;
+  while (at < length && bytes[at] === whole[at]) at++;
+  return at === length;
 }
 
 /**

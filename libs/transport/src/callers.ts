@@ -6,8 +6,16 @@ import { TRANSPORT } from './defaults.ts';
 import { type ProxyServiceOptions, proxyService } from './grpc/callers.ts';
 import { GrpcServer } from './grpc/server.ts';
 import { HoldLinks } from './link/hold.ts';
-import { type Accept, HANDSHAKES, type ListenAddress, type Listener, type ListenOptions, listen } from './listen.ts';
-import { type RequestEdge, requests } from './requests.ts';
+import {
+  type Accept,
+  HANDSHAKES,
+  type ListenAddress,
+  type Listener,
+  type ListenOptions,
+  listen,
+  type RequestEdge,
+  requests,
+} from './listen.ts';
 import type { SocketEnd } from './socket-end.ts';
 
 /** What a port or unix socket says about its callers. Empty for one that tenants share. */
@@ -68,12 +76,7 @@ export class Callers {
     const holds = attach && new HoldLinks({ ...options, attach });
     this.#holds = holds;
     const edge = mode === 'grpc' ? unserved(options) : connectEdge(options);
-    this.#http1 = requests({
-      ...edge,
-      serve(end, head) {
-        if (head.method === 'CONNECT' || !holds?.serve(end, head)) edge.serve(end, head);
-      },
-    });
+    this.#http1 = requests({ ...edge, ...(holds && { upgrade: (end, head) => holds.serve(end, head) }) });
   }
 
   get listeners(): readonly Listener[] {

@@ -20,11 +20,11 @@ import {
 } from '@isthmus/tunnel';
 import { type CallerEdgeOptions, connectEdge, readConnect } from './connect.ts';
 import { TRANSPORT } from './defaults.ts';
+import { Pieces, RequestRefused, requestIn } from './http1.ts';
+import { anyoneOf, type CallerIdentity, type ConnectionPeer, type ProxyCredential } from './identity.ts';
+import { requests } from './listen.ts';
 import { destination, established } from './packets/testing.ts';
-import { type ProxyCredential, RequestRefused } from './proxy-authorization.ts';
-import { RequestReader, requests } from './requests.ts';
 import { SocketEnd } from './socket-end.ts';
-import { anyoneOf, type CallerIdentity, type ConnectionPeer } from './tls/certificate.ts';
 
 const REQUEST = 'CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n';
 
@@ -276,10 +276,10 @@ test('the tunnel of a caller that may dial no more is closed by the plane', asyn
 const TRACE = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
 
 function read(text: string, step = text.length) {
-  const reader = new RequestReader();
+  const pieces = new Pieces();
   const bytes = Buffer.from(text, 'latin1');
   for (let at = 0; at < bytes.length; at += step) {
-    const head = reader.push(bytes.subarray(at, at + step));
+    const head = requestIn(pieces.add(bytes.subarray(at, at + step)), at);
     if (head) return { ...readConnect(head), rest: head.rest.toString('latin1') };
   }
   return undefined;

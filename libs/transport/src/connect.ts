@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { guarding, remoteOf } from '@isthmus/runtime';
 import {
@@ -12,20 +13,22 @@ import {
 } from '@isthmus/tunnel';
 import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
-import { newDial, type ServeDialOptions, type ServedDial, serve, type Waiter } from './dial-to-tunnel.ts';
-import { answerLast, copied, quoted } from './http1.ts';
-import { proxyStatus } from './link/dial-heads.ts';
-import { CHALLENGES, challenged, credentialIn, RequestRefused, reasonPhrase } from './proxy-authorization.ts';
-import type { RequestEdge, RequestHead } from './requests.ts';
-import type { SocketEnd, SocketWatch } from './socket-end.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serve, type Waiter } from './dials.ts';
+import { answerLast, copied, quoted, type RequestHead, RequestRefused } from './http1.ts';
 import {
   type CallerIdentity,
+  CHALLENGES,
+  challenged,
+  credentialIn,
   denied,
   type IdentifyByToken,
   type IdentifyCaller,
   type Judged,
   peerOf,
-} from './tls/certificate.ts';
+} from './identity.ts';
+import { proxyStatus } from './link/dial-heads.ts';
+import type { RequestEdge } from './listen.ts';
+import type { SocketEnd, SocketWatch } from './socket-end.ts';
 
 const NO_LENGTH = /^0+$/;
 
@@ -265,4 +268,9 @@ function refusalFields(error: DialError): Field[] {
   if (status === 503 || status === 429) fields.push(['retry-after', String(error.retryAfter)]);
   if (error.retryable) fields.push(['isthmus-retryable', '?1']);
   return fields;
+}
+
+/** Reason phrases: an API server, and Go's clients, show nothing else of a refusal. */
+function reasonPhrase({ status, message }: DialError): string {
+  return `${STATUS_CODES[status] ?? 'Error'}: ${message.replace(/[^\x20-\x7e]/g, '?').slice(0, 300)}`;
 }

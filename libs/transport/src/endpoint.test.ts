@@ -204,9 +204,9 @@ function policy(denied: readonly string[], allowed?: readonly string[]): DialPol
 }
 
 function refusal(host: string, own: OwnRules, more: Partial<DialRequest> = {}) {
-  const refused = refusalOf({ ...plain(443), destination: { host, port: 443 }, tenant: 'acme', ...more }, own);
+  const request = { ...plain(443), destination: { host, port: 443 }, tenant: 'acme', ...more };
   return (address?: string) => {
-    const error = refused(address);
+    const error = refusalOf(request, own, address);
     if (error) assert.deepEqual([error.code, error.retryable], ['destination_ip_prohibited', false]);
     return error?.message;
   };
@@ -254,7 +254,7 @@ test('the unspecified address is judged as the loopback that it is dialled as', 
 
 test('an error has the rule for the audit', () => {
   const ruleOf = (own: OwnRules, more: Partial<DialRequest> = {}) => {
-    const error = refusalOf({ ...plain(443), ...more }, own)('127.0.0.1');
+    const error = refusalOf({ ...plain(443), ...more }, own, '127.0.0.1');
     assert.ok(error?.cause instanceof NotAuthorised);
     return error.cause.rule;
   };

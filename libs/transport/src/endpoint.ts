@@ -19,7 +19,7 @@ import {
   type Prohibited,
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { PendingDial } from './dialling-side.ts';
+import { PendingDial } from './dials.ts';
 import { SocketEnd } from './socket-end.ts';
 
 /** The address to connect to. Upstream's agents treat the unspecified address as their own loopback, and API servers rely on it. */
@@ -44,19 +44,18 @@ export interface OwnRules {
   readonly lists?: DialPolicy;
 }
 
-/** Returns why an address is not dialled, or undefined. Without an address: why the name is not, before it is resolved. */
-type Refusal = (address?: string) => DialError | undefined;
-
 /**
- * Checks addresses against the agent's own rules, and then against its tenant's. The address is the one that the agent would connect
+ * Returns why an address is not dialled, or undefined. Without an address: why the name is not, before it is resolved.
+ *
+ * Addresses are checked against the agent's own rules, and then against its tenant's. The address is the one that the agent would connect
  * to, so no spelling and no resolver's answer can bypass a rule. Each refusal is final: other agents have the same rules, and
  * strategies decide which agent may dial what, not retries.
  */
 export function refusalOf(
   request: DialRequest,
-  { prohibited = () => undefined, liftedBy = '--allow-destinations', lists }: OwnRules,
-): Refusal {
-  const who = liftedBy === '--allow-destinations' ? 'agents do' : 'a gateway does';
+  { prohibited, liftedBy = '--allow-destinations', lists }: OwnRules,
+  address?: string,
+): DialError | undefined {
   const { destination, tenant } = request;
   const refused = (why: string, rule: string) => {
     const target = formatDestination(destination);
@@ -64,20 +63,18 @@ export function refusalOf(
     const cause = new NotAuthorised(text, { rule, destination: target, tenant });
     return new DialError('destination_ip_prohibited', text, { cause });
   };
-  return (address) => {
-    const rule = address === undefined ? undefined : prohibited(address, destination.port);
-    if (rule) return refused(`${who} not dial ${address} (${rule}); ${liftedBy}=${rule} lifts this`, rule);
-    const host = address ?? destination.host;
-    const own = lists && refusingRule(request, lists, address);
-    if (own === '')
-      return refused(`this agent does not dial ${host}: it is not in its --allow-destinations`, '--allow-destinations');
-    if (own)
-      return refused(`this agent does not dial ${host}: --deny-destinations=${own}`, `--deny-destinations=${own}`);
-    const tenants = request.policy && refusingRule(request, request.policy, address);
-    if (tenants === undefined) return undefined;
-    const name = tenants || 'allow';
-    return refused(`the policy of tenant ${tenant} refuses ${host} (rule ${name})`, `dial.${name}`);
-  };
+  const rule = address === undefined ? undefined : prohibited?.(address, destination.port);
+  const who = liftedBy === '--allow-destinations' ? 'agents do' : 'a gateway does';
+  if (rule) return refused(`${who} not dial ${address} (${rule}); ${liftedBy}=${rule} lifts this`, rule);
+  const host = address ?? destination.host;
+  const own = lists && refusingRule(request, lists, address);
+  if (own === '')
+    return refused(`this agent does not dial ${host}: it is not in its --allow-destinations`, '--allow-destinations');
+  if (own) return refused(`this agent does not dial ${host}: --deny-destinations=${own}`, `--deny-destinations=${own}`);
+  const tenants = request.policy && refusingRule(request, request.policy, address);
+  if (tenants === undefined) return undefined;
+  const name = tenants || 'allow';
+  return refused(`the policy of tenant ${tenant} refuses ${host} (rule ${name})`, `dial.${name}`);
 }
 
 /** Returns the rule that refuses a dial; empty if none allows it, undefined if it is allowed. */
@@ -131,8 +128,6 @@ class EndpointDial {
   readonly pending: PendingDial;
   readonly #request: DialRequest;
   readonly #options: EndpointOptions;
-  /** Returns why an address must not be dialled, or a name not be resolved. */
-  readonly #refusal: Refusal;
   readonly #start = performance.now();
   readonly #named: boolean;
   /** When there was an address to connect to: the start, if the destination is an address. */
@@ -142,11 +137,11 @@ class EndpointDial {
   constructor(request: DialRequest, options: EndpointOptions) {
     this.#request = request;
     this.#options = options;
-    this.#refusal = refusalOf(request, options);
     this.#named = isIP(request.destination.host) === 0;
     if (!this.#named) this.#resolved = this.#start;
     // A defect fails the dial: one in the callback for the acknowledgement, say.
     const guarded = guarding((error) => {
+      this.#giveUp();
       this.pending.fail(asDialError(error));
       options.events?.emit('fault', 'destination', formatDestination(request.destination), error);
     });
@@ -160,9 +155,7 @@ class EndpointDial {
       },
       abandoned: () => this.#timed(abandoned()),
       expired: () => this.#expired(),
-      settled: (error) => {
-        if (error) this.#giveUp();
-      },
+      cancel: () => this.#giveUp(),
     });
     this.#reach(guarded);
   }
@@ -178,13 +171,13 @@ class EndpointDial {
     const resolved = guarded((error: Error | null, found: readonly { readonly address: string }[]) => {
       if (error) return this.#refuse(error);
       this.#resolved = performance.now();
-      const refusals = found.map(({ address }) => this.#refusal(address));
+      const refusals = found.map(({ address }) => refusalOf(this.#request, this.#options, address));
       // Only the allowed ones of several addresses are tried: judging the name again later could give another answer.
       const allowed = found.filter((_, index) => refusals[index] === undefined);
       if (allowed.length === 0 && refusals[0]) this.#refuse(refusals[0]);
       else connect(allowed.map(({ address }) => address));
     });
-    const refused = this.#refusal(this.#named ? undefined : host);
+    const refused = refusalOf(this.#request, this.#options, this.#named ? undefined : host);
     if (refused) failed(refused);
     else if (this.#named) this.#giveUp = names.resolve(host, resolved);
     else connect([host]);

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { printable } from '@isthmus/runtime';
+import { DialError, type DialErrorCode } from '@isthmus/tunnel';
 import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
 
@@ -95,6 +96,89 @@ export function copied(part: string): string {
 /** The beginning of a peer's text, for an error. */
 export function quoted(text: string): string {
   return printable(JSON.stringify(text.slice(0, 60)));
+}
+
+interface RefusedAs {
+  readonly code?: DialErrorCode;
+  readonly cause?: unknown;
+}
+
+/** A request that is not served, and the status to answer. */
+export class RequestRefused extends DialError {
+  readonly #status: number;
+
+  constructor(status: number, message: string, { code = 'http_request_error', cause }: RefusedAs = {}) {
+    super(code, message, { cause });
+    this.#status = status;
+  }
+
+  override get status(): number {
+    return this.#status;
+  }
+}
+
+/** The head of a request of HTTP/1.1 or 1.0 (RFC 9112). A text of it that stays longer than the head is to be copied. */
+export interface RequestHead {
+  readonly method: string;
+  readonly target: string;
+  /** With names in lower case. */
+  readonly fields: readonly Field[];
+  /** The bytes that came behind it. */
+  readonly rest: Buffer;
+}
+
+const REQUEST_LINE = /^([!#$%&'*+.^`|~\w-]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.\d)$/;
+
+/**
+ * Reads the head of a request, whose pieces may come one by one.
+ * @param bytes all that have come so far
+ * @param searched how many of them came before
+ * @returns undefined while it is not complete
+ * @throws RequestRefused
+ */
+export function requestIn(bytes: Buffer, searched = 0): RequestHead | undefined {
+  if (bytes.length === 0) return undefined;
+  // TLS and noise never contain the end of a head.
+  if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
+  const from = Math.max(0, searched - HEAD_END.length + 1);
+  let lineEnd = '\r\n';
+  let end = bytes.indexOf(HEAD_END, from);
+  // People's printf sends line feeds alone, and Go's servers read them.
+  if (end < 0) {
+    lineEnd = '\n';
+    end = bytes.indexOf('\n\n', from);
+  }
+  const most = TRANSPORT.requestHeadBytes;
+  if ((end < 0 ? bytes.length - HEAD_END.length + 1 : end) > most)
+    throw new RequestRefused(431, `the request's head is longer than ${most} bytes`);
+  if (end < 0) return undefined;
+  return headIn(bytes.toString('latin1', 0, end).split(lineEnd), bytes.subarray(end + 2 * lineEnd.length));
+}
+
+function headIn([requestLine = '', ...lines]: readonly string[], rest: Buffer): RequestHead {
+  const [, method = '', target, version] = REQUEST_LINE.exec(requestLine) ?? [];
+  if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
+  if (version !== '1.1' && version !== '1.0')
+    throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
+  return { method, target, fields: lines.map(readField), rest };
+}
+
+function readField(line: string, index: number): Field {
+  const field = fieldOf(line);
+  // A folded line, or one with a space before its colon, may hold a token.
+  if (!field) throw new RequestRefused(400, `line ${index + 2} of the head is not a header field`);
+  return field;
+}
+
+function isLetter(byte = 0): boolean {
+  return (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a);
+}
+
+/** Without what may be a password: what stands before an @, or behind a line's end. Word by word: a search for each @ costs the square of a line. */
+function shown(line: string): string {
+  const [first = ''] = line.split(/[\r\n]/);
+  const bare = (word: string) => (word.includes('@') ? `...${word.slice(word.lastIndexOf('@'))}` : word);
+  return quoted(first.replace(/\S+/g, bare));
 }
 
 /**

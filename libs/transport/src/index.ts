@@ -6,17 +6,21 @@ export { localOf } from './api-server/proxy-header.ts';
 export { type CallerPort, Callers, type CallersOptions, type PortOwner } from './callers.ts';
 export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';
-export type { NextHopConnection } from './dialling-side.ts';
+export type { NextHopConnection } from './dials.ts';
 export { connectError, endpointDial } from './endpoint.ts';
-export {
-  type Authenticate,
-  agentService,
-  type PacketAgent,
-} from './grpc/agents.ts';
+export { type Authenticate, agentService, type PacketAgent } from './grpc/agents.ts';
 export { connectPackets } from './grpc/client.ts';
 export { GrpcServer } from './grpc/server.ts';
 export { type ProxyFor, proxyFromEnvironment, throughProxy } from './http-proxy.ts';
+export { RequestRefused } from './http1.ts';
 export { AgentLimitError, type IdentifierLimits, parseIdentifiers, type Reach, refusedWhere } from './identifiers.ts';
+export {
+  anyoneOf,
+  type CallerIdentity,
+  type ConnectionPeer,
+  type IdentifyByToken,
+  type IdentifyCaller,
+} from './identity.ts';
 export { LinkClient } from './link/client.ts';
 export {
   Allowances,
@@ -40,23 +44,13 @@ export {
   requestLink,
   upgradeServer,
 } from './link/upgrade.ts';
-export { type ListenAddress, type Listener, listen } from './listen.ts';
+export { type ListenAddress, type Listener, listen, requests } from './listen.ts';
 export { PacketClient } from './packets/dial.ts';
 export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions } from './peer-links.ts';
 export { type PeerServer, type PeerServerOptions, servePeers } from './peer-server.ts';
-export { RequestRefused } from './proxy-authorization.ts';
-export { requests } from './requests.ts';
 export { readersOf, resetSocket, SocketEnd } from './socket-end.ts';
-export {
-  anyoneOf,
-  type CallerIdentity,
-  type ConnectionPeer,
-  type IdentifyByToken,
-  type IdentifyCaller,
-  serverNameOf,
-  shownCertificate,
-} from './tls/certificate.ts';
+export { serverNameOf, shownCertificate } from './tls/admit.ts';
 export {
   type ChooseTls,
   connectSecurely,

@@ -1,9 +1,9 @@
 import net, { type BlockList, type Socket } from 'node:net';
 import {
+  begins,
   bind,
   boundCaller,
   descriptors,
-  prefixAt,
   putBack,
   RandomSet,
   remoteOf,
@@ -14,6 +14,7 @@ import {
 } from '@isthmus/runtime';
 import { type CertificatePlace, type Due, deadlines, type PlaneEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
+import { Pieces, type RequestHead, RequestRefused, requestIn } from './http1.ts';
 import { SocketEnd, type SocketUser } from './socket-end.ts';
 import { type ByName, takeByName } from './tls/client-hello.ts';
 import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.ts';
@@ -31,8 +32,6 @@ export const HANDSHAKES: WaitingLimits = {
 
 /** The start of HTTP/2's connection preface (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0');
-
-const PREFIXES = [PREFACE];
 
 export type ListenAddress =
   | { readonly path: string; readonly deleteExisting: boolean }
@@ -194,9 +193,19 @@ class Undecided implements SocketUser, Due {
   }
 
   onData(chunk: Buffer): void {
-    this.#seen = this.#seen ? Buffer.concat([this.#seen, chunk]) : chunk;
-    const index = prefixAt(PREFIXES, this.#seen);
-    if (index !== undefined) this.#give(index === 0, this.#seen);
+    const seen = this.#seen ? Buffer.concat([this.#seen, chunk]) : chunk;
+    const isHttp2 = begins(seen, PREFACE);
+    this.#seen = seen;
+    if (isHttp2 && seen.length < PREFACE.length) return;
+    const { http2, others } = this.#options;
+    deadlines.leave(this);
+    try {
+      const accept = isHttp2 ? http2 : others;
+      if (!accept) throw new Error(`${isHttp2 ? 'HTTP/2' : 'HTTP/1.1'} is not served here`);
+      accept(this.#end, seen);
+    } catch (error) {
+      this.#refuse(error as Error);
+    }
   }
 
   /** A load balancer's health check connects and closes, which is no error. */
@@ -210,18 +219,6 @@ class Undecided implements SocketUser, Due {
 
   remind(): void {
     this.#refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`));
-  }
-
-  #give(isHttp2: boolean, first: Buffer): void {
-    const { http2, others } = this.#options;
-    deadlines.leave(this);
-    try {
-      const accept = isHttp2 ? http2 : others;
-      if (!accept) throw new Error(`${isHttp2 ? 'HTTP/2' : 'HTTP/1.1'} is not served here`);
-      accept(this.#end, first);
-    } catch (error) {
-      this.#refuse(error as Error);
-    }
   }
 
   #refuse(error: Error): void {
@@ -239,6 +236,113 @@ export function fromTheStart(accept: (socket: Socket) => void): Accept {
     putBack(socket, first);
     accept(socket);
   };
+}
+
+/** Serves the requests of a port, of HTTP/1.1. Each connection has one. */
+export interface RequestEdge {
+  /** What it throws refuses the request. */
+  readonly serve: (end: SocketEnd, head: RequestHead) => void;
+  /** Takes a request that changes its protocol, instead. Returns false for any other. */
+  readonly upgrade?: (end: SocketEnd, head: RequestHead) => boolean;
+  /** Answers a request with what is wrong with it, and ends its connection. A RequestRefused has the status. */
+  readonly refuse: (end: SocketEnd, error: Error) => void;
+  /** Ends a connection for a defect of ours. */
+  readonly fault: (end: SocketEnd, error: Error) => void;
+}
+
+/** Reads the request of each connection for an edge. ([Why not node:http](docs/adr/0002-one-http2-stream-per-tunnel.md)) */
+export function requests(edge: RequestEdge): Accept {
+  return (end, first) => {
+    if (!settle(edge, end, first)) new UnfinishedRequest(end, edge, first);
+  };
+}
+
+/** Serves a request whose head has come, or refuses what is none. @returns whether it did */
+function settle(edge: RequestEdge, end: SocketEnd, bytes: Buffer, searched?: number): boolean {
+  try {
+    const head = requestIn(bytes, searched);
+    if (!head) return false;
+    if (head.method === 'CONNECT' || !edge.upgrade?.(end, head)) edge.serve(end, head);
+  } catch (error) {
+    refuse(edge, end, error as Error);
+  }
+  return true;
+}
+
+function refuse(edge: RequestEdge, end: SocketEnd, error: Error): void {
+  end.forget();
+  try {
+    edge.refuse(end, error);
+  } catch (defect) {
+    edge.fault(end, defect as Error);
+  }
+}
+
+/** Takes the connection of a request that changes its protocol. The bytes behind the head are still to be read. */
+export function upgraded(end: SocketEnd, { rest }: RequestHead): Socket {
+  const socket = end.release();
+  putBack(socket, rest);
+  return socket;
+}
+
+/** Heads longer than `headBytes` that are on their way. */
+let longHeads = 0;
+
+/** A request whose head has not come whole. Nearly every one comes in one piece: only others wait, with a deadline. */
+class UnfinishedRequest implements SocketUser, Due {
+  before: Due | undefined;
+  behind: Due | undefined;
+  readonly due = performance.now() + TRANSPORT.requestHeadMs;
+  readonly #end: SocketEnd;
+  readonly #edge: RequestEdge;
+  readonly #pieces = new Pieces();
+  /** Whether it holds more of a head than what anyone may have on the way. */
+  #isLong = false;
+
+  constructor(end: SocketEnd, edge: RequestEdge, first: Buffer) {
+    this.#end = end;
+    this.#edge = edge;
+    this.#pieces.add(first);
+    deadlines.enter(this);
+    end.hear(this);
+    this.#checkLength();
+  }
+
+  onData(chunk: Buffer): void {
+    const { length } = this.#pieces;
+    if (settle(this.#edge, this.#end, this.#pieces.add(chunk), length)) this.onClose();
+    else this.#checkLength();
+  }
+
+  onEnd(): void {
+    this.#refuse(400, 'the connection ended in the middle of its request');
+  }
+
+  onClose(): void {
+    deadlines.leave(this);
+    if (this.#isLong) longHeads--;
+    this.#isLong = false;
+  }
+
+  remind(): void {
+    this.#refuse(408, 'no request in time');
+  }
+
+  #checkLength(): void {
+    if (this.#isLong || this.#pieces.length <= TRANSPORT.headBytes) return;
+    if (longHeads >= TRANSPORT.longHeads) {
+      const why = `the request's head is longer than ${TRANSPORT.headBytes} bytes, and too many such heads are on their way: try again`;
+      this.#refuse(503, why);
+      return;
+    }
+    this.#isLong = true;
+    longHeads++;
+  }
+
+  #refuse(status: number, why: string): void {
+    this.onClose();
+    refuse(this.#edge, this.#end, new RequestRefused(status, why));
+  }
 }
 
 function shown(host: string, port: number): string {

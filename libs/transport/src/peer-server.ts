@@ -16,7 +16,7 @@ import { Allowances } from './link/control.ts';
 import { LinkServer } from './link/server.ts';
 import { DEFAULT_TENANT, LinkRefused, upgradeServer } from './link/upgrade.ts';
 import { fromTheStart, type Listener, listen } from './listen.ts';
-import { peerSubject } from './tls/certificate.ts';
+import { peerSubject } from './tls/admit.ts';
 
 export interface PeerServerOptions {
   readonly host: string;

@@ -4,7 +4,7 @@ import { getOrPut, LruMap, onRead, writeCoalesced } from '@isthmus/runtime';
 import { DuplexEnd, type EndUser } from '@isthmus/tunnel';
 import { ConnectionReads, Readers, readBudget, WIRE } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
-import { belowOf } from './tls/certificate.ts';
+import { belowOf } from './tls/admit.ts';
 
 const tenants = new LruMap<string, Readers>(TRANSPORT.controlSenders);
 

@@ -28,8 +28,7 @@ import {
 } from '@isthmus/tunnel';
 import type { TenantLimits } from '@isthmus/tunnel/limits';
 import { TRANSPORT } from '../defaults.ts';
-import { serve, type Waiter } from '../dial-to-tunnel.ts';
-import { PendingDial } from '../dialling-side.ts';
+import { PendingDial, serve, type Waiter } from '../dials.ts';
 import { connectError } from '../endpoint.ts';
 import { resetSocket, SocketEnd } from '../socket-end.ts';
 import type { ByName, NamedHello } from '../tls/client-hello.ts';

@@ -10,10 +10,10 @@ import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, NotAuthorised, type TunnelOutcome, toldOf } from '@isthmus/tunnel';
 import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
+import { RequestRefused } from '../http1.ts';
+import { anyoneOf, type ConnectionPeer } from '../identity.ts';
 import { PROXY_METHOD } from '../packets/mux.ts';
-import { RequestRefused } from '../proxy-authorization.ts';
 import { cleanups } from '../testing/cleanups.ts';
-import { anyoneOf, type ConnectionPeer } from '../tls/certificate.ts';
 import { connect as connectTo, data, message, open } from './testing/calls.ts';
 import { caller, callMethod, destination, echo, ended, gateway, pings, request, socketPath } from './testing/plane.ts';
 

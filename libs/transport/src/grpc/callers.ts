@@ -16,17 +16,18 @@ import {
 import { type PacketSink, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
-import { newDial, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
-import { PROXY_METHOD } from '../packets/mux.ts';
-import { closingText } from '../packets/stream.ts';
-import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
+import { newDial, type ServedDial, serve, type Waiter } from '../dials.ts';
 import {
   type CallerIdentity,
   type ConnectionPeer,
+  credentialIn,
   denied,
   type IdentifyByToken,
   type Judged,
-} from '../tls/certificate.ts';
+  type ProxyCredential,
+} from '../identity.ts';
+import { PROXY_METHOD } from '../packets/mux.ts';
+import { closingText } from '../packets/stream.ts';
 import type { GrpcService } from './server.ts';
 
 export interface ProxyServiceOptions extends CallerEdgeOptions {

@@ -7,9 +7,9 @@ import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome }
 import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
 import { endpointDial } from '../endpoint.ts';
+import { anyoneOf } from '../identity.ts';
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { PacketServer } from '../packets/serve.ts';
-import { anyoneOf } from '../tls/certificate.ts';
 import { connect as connectTo, message, open } from './testing/calls.ts';
 import { agentAtHub, caller, connect, destination, echo, gateway, hub, request } from './testing/plane.ts';
 

@@ -20,9 +20,9 @@ import {
   WIRE,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { RequestRefused } from '../proxy-authorization.ts';
+import { RequestRefused } from '../http1.ts';
+import { type ConnectionPeer, peerOf } from '../identity.ts';
 import { readersOf } from '../socket-end.ts';
-import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
 
 /** How much the windows of all callers together may grow: a budget of their own, so that callers cannot shrink the links' windows. */
 export const CALLERS_GROWTH = new SharedBudget(TRANSPORT.grpcGrowthBytes);

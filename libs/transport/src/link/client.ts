@@ -13,7 +13,7 @@ import {
 } from '@isthmus/tunnel';
 import { Allowance, ErrorCode, type Head, type HeadKind, type Http2Stream, type OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { abandoned, type NextHopConnection, PendingDial } from '../dialling-side.ts';
+import { abandoned, type NextHopConnection, PendingDial } from '../dials.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD, nothing } from './ask.ts';

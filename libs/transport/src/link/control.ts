@@ -4,14 +4,10 @@ import { CUT_BY, type CutBy, isName, parseDestination } from '@isthmus/tunnel';
 import { Allowance, ConnectionError, ErrorCode } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Lines } from '../http1.ts';
+import { isHexId } from './dial-heads.ts';
 
 /** Names a gateway's process in the head of its control stream. */
 export const GATEWAY_FIELD = 'isthmus-gateway';
-
-/** Whether a text can name a process or a dial: 16 hexadecimal digits. */
-export function isHexId(text: string): boolean {
-  return /^[0-9a-f]{16}$/.test(text);
-}
 
 /** Returns a field as it should be, or throws. */
 type Reader<T> = (value: unknown) => T;

@@ -19,9 +19,8 @@ import {
 } from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import type { ServedDial } from '../dial-to-tunnel.ts';
+import type { ServedDial } from '../dials.ts';
 import { percentDecoded, percentEncoded, quoted, reasonOf } from '../http1.ts';
-import { isHexId } from './control.ts';
 
 /** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */
 const RESUME_FIELD = 'isthmus-resume';
@@ -69,6 +68,11 @@ function finalOf(values: ReadonlyMap<string, string>): { readonly final?: number
 
 // How HTTP/2 heads carry a dial and its answer (RFC 9113 section 8.5; RFC 9209 for failures, Server-Timing for where the time went).
 // Our own fields start with `isthmus-`.
+
+/** Whether a text can name a process or a dial: 16 hexadecimal digits. */
+export function isHexId(text: string): boolean {
+  return /^[0-9a-f]{16}$/.test(text);
+}
 
 /** The field with a dial's tenant. Tenants get equal shares of a link. */
 export const TENANT_FIELD = 'isthmus-tenant';

@@ -11,7 +11,7 @@ import {
   type Readers,
   watchLiveness,
 } from '@isthmus/wire';
-import { Drain } from '../dialling-side.ts';
+import { Drain } from '../dials.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { TENANT_FIELD } from './dial-heads.ts';
 import { type CarrierLink, endingCode } from './tunnel-end.ts';

@@ -21,15 +21,16 @@ import {
 } from '@isthmus/tunnel';
 import { DuplexStream, ErrorCode, encodeHead, type Head, type Http2Stream, type OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
+import { type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dials.ts';
 import { percentDecoded, percentEncoded } from '../http1.ts';
 import { ASK_PATH, Asks, MEMBER_FIELD } from './ask.ts';
-import { type Control, type ControlMessage, GATEWAY_FIELD, isHexId } from './control.ts';
+import { type Control, type ControlMessage, GATEWAY_FIELD } from './control.ts';
 import {
   ATTACH_PATH,
   answerHead,
   attachedHead,
   HUB_FIELD,
+  isHexId,
   readAttach,
   readRequest,
   refusalHead,

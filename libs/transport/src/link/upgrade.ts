@@ -11,13 +11,13 @@ import {
   percentDecoded,
   percentEncoded,
   quoted,
+  type RequestHead,
+  RequestRefused,
   reasonOf,
 } from '../http1.ts';
 import { AgentLimitError } from '../identifiers.ts';
-import type { Accept } from '../listen.ts';
-import { RequestRefused } from '../proxy-authorization.ts';
-import { type RequestHead, requests, upgraded } from '../requests.ts';
-import { isHexId } from './control.ts';
+import { type Accept, requests, upgraded } from '../listen.ts';
+import { isHexId } from './dial-heads.ts';
 
 /** The other side speaks HTTP/1.1 but refuses the link. `status` says whether it knows the protocol at all. */
 export class LinkRefused extends Error {

@@ -15,7 +15,7 @@ import {
   TUNNEL,
 } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
-import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dialling-side.ts';
+import { abandoned, Drain, type NextHopConnection, PendingDial } from '../dials.ts';
 import { type DialPacket, PacketMux, remember } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 

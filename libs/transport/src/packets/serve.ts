@@ -2,7 +2,7 @@ import type { Packet } from '@isthmus/proto';
 import { asDialError, DialAbort, DialError, DuplexEnd, PlaneEnded, SessionLost } from '@isthmus/tunnel';
 import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { newDial, type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dial-to-tunnel.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serve, type Waiter } from '../dials.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 

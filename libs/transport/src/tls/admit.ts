@@ -1,13 +1,18 @@
 import type { Socket } from 'node:net';
-import type { Server, TLSSocket } from 'node:tls';
+import { type Server, TLSSocket } from 'node:tls';
 import {
   boundKeyUpdates,
   boundMet,
   bytesFrom,
   type CertificatePool,
+  CertificateRejected,
   guarding,
+  type Presented,
   passHeader,
+  presentedBy,
+  printable,
   remoteOf,
+  verify,
 } from '@isthmus/runtime';
 import { Distrusted } from '@isthmus/tunnel';
 import {
@@ -23,7 +28,6 @@ import {
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { endsSoon, lastAnswer, percentEncoded } from '../http1.ts';
-import { belowOf, faultOfClient } from './certificate.ts';
 
 /** TLS alerts about certificates and versions (RFC 8446 section 6.2), and what their sender means. */
 const ALERTS: readonly (readonly [code: number, name: string, means: string])[] = [
@@ -247,4 +251,50 @@ function dropHandshakeTimer(socket: TLSSocket): void {
 function cameFrom(socket: TLSSocket, below: Socket | undefined): string {
   const known = [socket, below].find((each) => each?.remoteAddress);
   return known ? remoteOf(known) : 'gone';
+}
+
+/**
+ * Returns why what a client showed is not accepted, or undefined if it is: a certificate for clients that a trusted authority issued.
+ * @param roots the trusted authorities. Undefined: somebody else verifies it, if there is one, and it must only be readable
+ * @param role a name that it must have (subjectAltName, DNS)
+ */
+export function faultOfClient(
+  socket: TLSSocket,
+  roots: CertificatePool | undefined,
+  role: string | undefined,
+): string | undefined {
+  let of = '';
+  try {
+    const presented = presentedBy(socket);
+    if (!roots) return undefined;
+    if (!presented) return 'this port requires a client certificate, and the peer sent none';
+    of = ` of ${presented.leaf.title}`;
+    verify(presented, roots, { use: 'client', names: role === undefined ? undefined : [role], now: Date.now() });
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof CertificateRejected)) throw error;
+    return `the client certificate${of} is refused: ${printable(error.message)}`;
+  }
+}
+
+/** Returns the subject of a peer's certificate as one line, or undefined if the peer showed none, or one that names nobody. */
+export function peerSubject(socket: TLSSocket): string | undefined {
+  const name = presentedBy(socket)?.leaf.name;
+  return name && printable(name);
+}
+
+/** The socket below a TLS socket. */
+export function belowOf(socket: TLSSocket): Socket | undefined {
+  return (socket as unknown as { readonly _parent?: Socket })._parent;
+}
+
+/** The certificate that a client of our TLS server showed, with what it sent besides; undefined if it showed none. */
+export function shownCertificate(socket: Socket): Presented | undefined {
+  return socket instanceof TLSSocket ? presentedBy(socket) : undefined;
+}
+
+/** The server name that a client sent (SNI), without a last dot, which some send; undefined if it sent none. */
+export function serverNameOf(socket: Socket): string | undefined {
+  const { servername } = socket as Partial<TLSSocket>;
+  return servername ? servername.replace(/\.$/, '') : undefined;
 }

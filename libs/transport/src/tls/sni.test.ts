@@ -14,7 +14,7 @@ import { clientTls, connectTls, httpsAgent, secured, sniOf } from '@isthmus/runt
 import { costsItsLength } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
-import { serverNameOf, shownCertificate } from './certificate.ts';
+import { serverNameOf, shownCertificate } from './admit.ts';
 import { tlsChoice } from './renewal.ts';
 
 const DAY = 86_400_000;

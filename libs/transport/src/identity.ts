@@ -1,26 +1,63 @@
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { DialError, type DialErrorCode, type NotAuthorised, toldOf } from '@isthmus/tunnel';
+import { remoteOf } from '@isthmus/runtime';
+import { type Caller, DialError, type NotAuthorised, toldOf } from '@isthmus/tunnel';
+import { RequestRefused } from './http1.ts';
 import { tcpOf } from './socket-end.ts';
+import { peerSubject } from './tls/admit.ts';
 
-interface RefusedAs {
-  readonly code?: DialErrorCode;
-  readonly cause?: unknown;
+/** The other side of a connection. */
+export interface ConnectionPeer {
+  readonly socket: Socket;
+  /** `host:port`, or `uds`. */
+  readonly remote: string;
+  /** The subject of its certificate, if it showed one. */
+  readonly subject: string | undefined;
+  /**
+   * Call when a request is refused for what it shows, or because it is malformed. After `TRANSPORT.challenges` of them in a short time the
+   * connection accepts no more requests, and ends with the last that it has. Unset over HTTP/1.1, where a connection has one tunnel.
+   */
+  refused?(why: Error): void;
+  /** Ends the connection with its dials and tunnels, as closed by the plane. Tells the other side why where the protocol can. */
+  end(reason: Error): void;
 }
 
-/** A request that is not served, and the status to answer. */
-export class RequestRefused extends DialError {
-  readonly #status: number;
+export function peerOf(socket: Socket, end: ConnectionPeer['end']): ConnectionPeer {
+  const subject = socket instanceof TLSSocket ? peerSubject(socket) : undefined;
+  return { socket, remote: remoteOf(socket), subject, end };
+}
 
-  constructor(status: number, message: string, { code = 'http_request_error', cause }: RefusedAs = {}) {
-    super(code, message, { cause });
-    this.#status = status;
-  }
+/** Who dials on a connection. */
+export interface CallerIdentity {
+  readonly tenant: string;
+  readonly caller: Omit<Caller, 'via'>;
+}
 
-  override get status(): number {
-    return this.#status;
-  }
+/** Who calls, why it may not dial, or a limit of its tenant that leaves no room for its connection. */
+export type Judged = CallerIdentity | NotAuthorised | DialError;
+
+/** Says who a caller is. Called for each dial: one gRPC connection may carry many, and gives the same peer. */
+export type IdentifyCaller = (peer: ConnectionPeer) => Judged;
+
+/**
+ * Says who a caller is by what it shows in `Proxy-Authorization`. Its connection ends with the credential. Rejects with NotAuthorised, after a
+ * delay if the token was wrong, and with DialError for a limit.
+ * @param signal aborts when the caller has gone
+ */
+export type IdentifyByToken = (
+  peer: ConnectionPeer,
+  shown: ProxyCredential,
+  signal: AbortSignal,
+) => Promise<CallerIdentity>;
+
+/** Every peer that reaches the port may dial, for this tenant. Its name is the subject of its certificate, or its address. */
+export function anyoneOf(tenant: string): IdentifyCaller {
+  return ({ subject, remote }) => ({ tenant, caller: { identity: subject ?? remote, remote } });
+}
+
+/** The error of a dial by a caller that may not dial. */
+export function denied(why: Error): DialError {
+  return new DialError('http_request_denied', toldOf(why), { cause: why });
 }
 
 /** What a caller shows in `Proxy-Authorization`, before anyone has verified it. */
@@ -88,9 +125,4 @@ function utf8(bytes: Buffer): string | undefined {
 /** The refusal of a caller that may try again with another token: 407, or 503 if nobody could judge this one. */
 export function challenged(why: NotAuthorised): RequestRefused {
   return new RequestRefused(why.undecided ? 503 : 407, toldOf(why), { code: 'http_request_denied', cause: why });
-}
-
-/** Reason phrases: an API server, and Go's clients, show nothing else of a refusal. */
-export function reasonPhrase({ status, message }: DialError): string {
-  return `${STATUS_CODES[status] ?? 'Error'}: ${message.replace(/[^\x20-\x7e]/g, '?').slice(0, 300)}`;
 }

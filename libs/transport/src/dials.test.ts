@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { type Dial, DialError, planeEvents, type Tunnel } from '@isthmus/tunnel';
-import { newDial, type ServedDial, serve as serveDial, type Waiter } from './dial-to-tunnel.ts';
+import { newDial, type ServedDial, serve as serveDial, type Waiter } from './dials.ts';
 import { destination, established } from './packets/testing.ts';
 
 const dialled = () => newDial('h:1', { tenant: 'default', timeout: 60_000 });

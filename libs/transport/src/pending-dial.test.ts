@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
 import { DialAbort, DialError, type DialRequest, deadlines } from '@isthmus/tunnel';
-import { PendingDial, type PendingDialOptions } from './dialling-side.ts';
+import { PendingDial, type PendingDialOptions } from './dials.ts';
 import { destination, established, request } from './packets/testing.ts';
 
 const soon = () => ({ deadline: performance.now() });
