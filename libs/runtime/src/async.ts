@@ -1,4 +1,6 @@
+import { randomFillSync } from 'node:crypto';
 import { countIn, deleteFrom, getOrPut } from './collections.ts';
+import { RUNTIME } from './defaults.ts';
 
 // In Node both are getters, which each look at the time and each use of a buffer would call.
 for (const name of ['performance', 'Buffer'] as const)
@@ -22,6 +24,20 @@ export const systemClock: Clock = {
     return () => clearTimeout(timer);
   },
 };
+
+/** Random bytes at hand: to get a few of them takes as long as to get all these. */
+const pool = Buffer.alloc(RUNTIME.randomBytes);
+let used = pool.length;
+
+/** Returns so many random bytes as hexadecimal digits. */
+export function randomHex(bytes: number): string {
+  if (used + bytes > pool.length) {
+    randomFillSync(pool);
+    used = 0;
+  }
+  used += bytes;
+  return pool.toString('hex', used - bytes, used);
+}
 
 /** Delays that grow from `first` to `cap` milliseconds. Each is random within its upper half, so that a herd does not return at once. */
 export class Backoff {

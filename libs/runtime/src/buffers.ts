@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { RUNTIME } from './defaults.ts';
-import { memory } from './memory.ts';
+import { memory } from './resources.ts';
 
 /** Whether a piece keeps much more memory than it needs: a socket's read has many frames in it, and each is a view of that. */
 function pins(piece: Uint8Array): boolean {

@@ -233,3 +233,145 @@ export class OpenTable<K, T> {
     for (const { open } of this.#slots.values()) if (open !== undefined) yield open;
   }
 }
+
+/**
+ * An unordered set for objects that come and go with every dial. It returns a random member in constant time.
+ *
+ * When a Set or Map is full of deleted entries, V8 gives it a new table, and the old table points to the new one. Once one table
+ * is in the old generation, it keeps its successor alive, and so on, with everything that was in them, until V8 collects the whole
+ * heap. Objects of a dial then do not die young, which costs a quarter of a server's processor time. A WeakMap's table points to
+ * nothing.
+ */
+export class RandomSet<T extends object> implements Iterable<T> {
+  /** Its own methods alone change it. */
+  size = 0;
+  readonly #members: T[] = [];
+  /** Where each member is. Unset until the set first outgrows a scan. */
+  #places: WeakMap<T, number> | undefined;
+
+  has(member: T): boolean {
+    return this.#places ? this.#places.has(member) : this.#members.includes(member);
+  }
+
+  add(member: T): void {
+    if (this.#places ? this.#places.has(member) : this.#members.includes(member)) return;
+    const place = this.size;
+    this.size = this.#members.push(member);
+    if (this.#places) this.#places.set(member, place);
+    else if (place >= RUNTIME.scannedMembers) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
+  }
+
+  /** Moves the last member into the gap. */
+  delete(member: T): boolean {
+    const place = this.#places ? (this.#places.get(member) ?? -1) : this.#members.indexOf(member);
+    if (place < 0) return false;
+    const last = this.#members.pop() as T;
+    this.size--;
+    if (last !== member) {
+      this.#members[place] = last;
+      this.#places?.set(last, place);
+    }
+    this.#places?.delete(member);
+    return true;
+  }
+
+  clear(): void {
+    this.#members.length = 0;
+    this.size = 0;
+    this.#places = undefined;
+  }
+
+  /**
+   * Returns a random member that passes `eligible`, or undefined if none does. Draws a few times first, then makes one pass from a
+   * random start, so that it finds a member even if few are eligible.
+   */
+  draw(random: () => number, eligible: (member: T) => boolean): T | undefined {
+    const { size } = this;
+    let start = 0;
+    for (let tries = 0; size > 0 && tries < RUNTIME.randomDraws; tries++) {
+      start = Math.floor(random() * size);
+      const member = this.#members[start] as T;
+      if (eligible(member)) return member;
+    }
+    for (let step = 0; step < size; step++) {
+      const member = this.#members[(start + step) % size] as T;
+      if (eligible(member)) return member;
+    }
+    return undefined;
+  }
+
+  /** Iterates over a copy, so members may be deleted meanwhile. */
+  [Symbol.iterator](): Iterator<T> {
+    return [...this.#members].values();
+  }
+}
+
+/** A member of `Rounds`, which alone writes these fields. */
+export interface TakesTurns {
+  /** Who comes after it; undefined while it has nothing to do. */
+  next: this | undefined;
+  /** What it may still spend in its turn. At 0 or less it has spent more, and owes. */
+  credit: number;
+}
+
+/**
+ * Members take turns by deficit round robin (Shreedhar and Varghese, 1995). A turn is over once its member has spent a quantum. What it
+ * spent beyond that counts against its next turn, so that in the long run all spend alike, however large each cost is. No operation
+ * depends on how many members there are, except `spend` of more than a quantum at once.
+ */
+export class Rounds<M extends TakesTurns> {
+  readonly #quantum: number;
+  /** Its `next` has the turn: members are linked in a circle. */
+  #last: M | undefined;
+  /** Members that have something to do. Its own methods alone change it. */
+  size = 0;
+
+  constructor(quantum: number) {
+    this.#quantum = quantum;
+  }
+
+  /** Whose turn it is; undefined if nobody has anything to do. */
+  get current(): M | undefined {
+    return this.#last?.next;
+  }
+
+  /** A member has something to do. A new one comes last in the round, with a quantum less what it owes. */
+  enter(member: M): void {
+    if (member.next !== undefined) return;
+    member.credit += this.#quantum;
+    const last = this.#last;
+    member.next = last ? last.next : member;
+    if (last) last.next = member;
+    this.#last = member;
+    this.size++;
+  }
+
+  /** The current member has used some of its turn. */
+  spend(cost: number): void {
+    // Alone, there is nobody to be fair to.
+    if (this.size < 2) return;
+    const current = this.current as M;
+    current.credit -= cost;
+    if (current.credit <= 0) this.pass();
+  }
+
+  /** Ends the turn of the current member. Skips those that still pay for an earlier turn. */
+  pass(): void {
+    do {
+      const over = this.current as M;
+      over.credit = Math.min(over.credit, 0) + this.#quantum;
+      this.#last = over;
+    } while ((this.current as M).credit <= 0);
+  }
+
+  /** The current member has nothing more to do. It keeps its debt, and no credit. */
+  leave(): void {
+    const last = this.#last as M;
+    const gone = last.next as M;
+    if (gone === last) this.#last = undefined;
+    else last.next = gone.next;
+    gone.next = undefined;
+    gone.credit = Math.min(gone.credit, 0);
+    this.size--;
+  }
+}

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { RUNTIME } from './defaults.ts';
-import { type DescriptorSource, Descriptors } from './descriptors.ts';
+import { type DescriptorSource, Descriptors } from './resources.ts';
 
 /** Stops the timers of a test. Deno does not start them again by itself. */
 function stoppedTimers(context: TestContext) {

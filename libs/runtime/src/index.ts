@@ -19,6 +19,7 @@ export {
   type Guarded,
   guarding,
   LONGEST_TIMER,
+  randomHex,
   Semaphore,
   systemClock,
   within,
@@ -41,7 +42,19 @@ export {
   presentedBy,
   verify,
 } from './certificates/verify.ts';
-export { countIn, deleteFrom, Grouped, getOrPut, LruMap, OpenTable, Queue, Ring } from './collections.ts';
+export {
+  countIn,
+  deleteFrom,
+  Grouped,
+  getOrPut,
+  LruMap,
+  OpenTable,
+  Queue,
+  RandomSet,
+  Ring,
+  Rounds,
+  type TakesTurns,
+} from './collections.ts';
 export {
   Admitted,
   SharedBudget,
@@ -50,12 +63,9 @@ export {
   WaitingPool,
 } from './connection-limits.ts';
 export { RUNTIME } from './defaults.ts';
-export { descriptors } from './descriptors.ts';
 export { lastGood, readAtMost, readNamedFile, reasonOf } from './files.ts';
-export { bufferSizes, memory, memoryLimit, poolBytes } from './memory.ts';
-export { RandomSet, randomHex } from './random.ts';
 export { lookupName, names, resolveName } from './resolve.ts';
-export { Rounds, type TakesTurns } from './rounds.ts';
+export { bufferSizes, descriptors, memory, memoryLimit, poolBytes } from './resources.ts';
 export {
   answerTo,
   begins,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compact, Packing } from './buffers.ts';
-import { bufferSizesFor, Memory, memory, memoryLimit, poolBytes } from './memory.ts';
+import { bufferSizesFor, Memory, memory, memoryLimit, poolBytes } from './resources.ts';
 
 const MIB = 1024 * 1024;
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RandomSet } from './random.ts';
+import { RandomSet } from './collections.ts';
 
 test('a random set holds each member once, and keeps the others when one is deleted', () => {
   const [a, b, c] = [{}, {}, {}];

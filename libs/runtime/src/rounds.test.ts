@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Rounds, type TakesTurns } from './rounds.ts';
+import { Rounds, type TakesTurns } from './collections.ts';
 
 class Member implements TakesTurns {
   next: this | undefined = undefined;

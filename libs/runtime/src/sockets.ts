@@ -2,8 +2,8 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import net, { isIP, Socket } from 'node:net';
 import type { Duplex, Readable } from 'node:stream';
 import { RUNTIME } from './defaults.ts';
-import { bufferSizes } from './memory.ts';
 import { names } from './resolve.ts';
+import { bufferSizes } from './resources.ts';
 
 /** Node 26 passes all of these on. Older ones take only the first two, then ask ten times, a second apart: they end it after 25 s. */
 type SetKeepAlive = (enable: boolean, idleMs: number, intervalMs: number, probes: number) => void;

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { RUNTIME } from './defaults.ts';
 import { type Functions, openFfi } from './ffi.ts';
-import { bufferSizes } from './memory.ts';
+import { bufferSizes } from './resources.ts';
 
 /** Numbers of Linux (asm-generic/socket.h, linux/in.h, linux/tcp.h). */
 const [SOL_SOCKET, SO_SNDBUF] = [1, 7];
