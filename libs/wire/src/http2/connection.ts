@@ -14,9 +14,8 @@ import {
   windowUpdateFrame,
 } from './frames.ts';
 import type { Field } from './heads.ts';
-import { InFlight } from './in-flight.ts';
 import { Output } from './output.ts';
-import { behindBulk, Keepalive, Pings } from './pings.ts';
+import { behindBulk, InFlight, Keepalive, Pings } from './pings.ts';
 import { CONNECTION_WINDOW, Reading, type ReadingSink } from './reading.ts';
 import type { Http2Stream } from './stream.ts';
 import { type StreamRules, Streams } from './streams.ts';

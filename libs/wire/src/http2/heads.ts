@@ -56,16 +56,15 @@ function readPseudo(section: readonly Field[], kind: SectionKind): PseudoFields 
       own[name] = value;
     }
   }
-  return isComplete(own, kind) ? own : undefined;
-}
-
-function isComplete(own: PseudoFields, kind: SectionKind): boolean {
+  if (kind === 'trailers') return own;
   const { ':method': method, ':path': path, ':scheme': scheme, ':authority': authority, ':status': status } = own;
-  if (kind === 'trailers') return true;
-  if (kind === 'response') return STATUS.test(status ?? '');
+  if (kind === 'response') return STATUS.test(status ?? '') ? own : undefined;
   // Section 8.5: a CONNECT has only a destination.
-  if (method === 'CONNECT') return Boolean(authority) && path === undefined && scheme === undefined;
-  return Boolean(method) && Boolean(path) && scheme !== undefined;
+  const isComplete =
+    method === 'CONNECT'
+      ? authority && path === undefined && scheme === undefined
+      : method && path && scheme !== undefined;
+  return isComplete ? own : undefined;
 }
 
 /** Whether a section claims to begin a message, well-formed or not: trailers have no pseudo-header fields. */

@@ -6,8 +6,8 @@ import type { UnsentBound } from '@isthmus/runtime';
 import { FakeClock } from '@isthmus/runtime/testing';
 import { WIRE } from '../defaults.ts';
 import { DEFAULT_SETTINGS } from './frames.ts';
-import { InFlight } from './in-flight.ts';
 import { Output, SendGroup } from './output.ts';
+import { InFlight } from './pings.ts';
 
 const KIB = 1024;
 const FRAME = Buffer.alloc(16 * KIB);

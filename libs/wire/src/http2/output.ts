@@ -12,8 +12,7 @@ import {
   NO_WORD,
   putHead,
 } from './frames.ts';
-import type { InFlight } from './in-flight.ts';
-import { behindAny, LateFrames, type Patience } from './pings.ts';
+import { behindAny, type InFlight, type Patience } from './pings.ts';
 
 /** Streams of a group that wait for their turn to send. Those with little to send take every other turn, so that they wait for few others. */
 class ReadyLine implements TakesTurns {
@@ -150,7 +149,11 @@ export class Output {
   #unfollowed = 0;
   /** Called when a write has left that took the last room. */
   readonly #written = () => this.#scheduleIfWaiting();
-  readonly #lateFrames: LateFrames;
+  readonly #patience: Patience;
+  /** Frames that wait until others leave, so that the peer does not wake up for each. */
+  #late: Buffer | undefined;
+  #lateTimer: NodeJS.Timeout | undefined;
+  readonly #lateIsUp: () => void;
   readonly #common: SendGroup;
   /** By group: the streams that have DATA to send, and wait for their turn. */
   readonly #readyLines: Rounds<SendGroup['ready']>;
@@ -182,7 +185,11 @@ export class Output {
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
     this.#sendSoon = this.guarded(this.#send.bind(this));
-    this.#lateFrames = new LateFrames(patience, (frames) => this.frame(frames), this.guarded);
+    this.#patience = patience;
+    this.#lateIsUp = this.guarded(() => {
+      this.#lateTimer = undefined;
+      this.#sendLate();
+    });
     socket.on('drain', () => this.schedule());
   }
 
@@ -206,7 +213,17 @@ export class Output {
 
   /** Sends a frame that may wait for others. */
   lateFrame(bytes: Buffer): void {
-    if (!this.#ended) this.#lateFrames.add(bytes);
+    if (this.#ended) return;
+    this.#late = this.#late ? Buffer.concat([this.#late, bytes]) : bytes;
+    if (this.#late.length >= this.#patience.mostBytes) this.#sendLate();
+    // One that comes while the timer runs waits no longer than the first.
+    else this.#lateTimer ??= setTimeout(this.#lateIsUp, this.#patience.ms);
+  }
+
+  #sendLate(): void {
+    const late = this.#late;
+    this.#late = undefined;
+    if (late) this.frame(late);
   }
 
   /** Adds a part of a frame: of DATA on a stream's turn, of others with a call of `schedule`. */
@@ -266,7 +283,7 @@ export class Output {
   /** Sends all that may leave now, and then FIN. */
   end(): void {
     try {
-      this.#lateFrames.flush();
+      this.#sendLate();
       this.#flush();
     } finally {
       this.stop();
@@ -277,7 +294,7 @@ export class Output {
   /** Sends nothing more. */
   stop(): void {
     this.#ended = true;
-    this.#lateFrames.stop();
+    clearTimeout(this.#lateTimer);
   }
 
   #send(): void {
@@ -303,8 +320,10 @@ export class Output {
   /** Writes what was added to the socket, and DATA as far as it may leave. */
   #flush(): void {
     if (this.#readyStreams > 0) this.#addData();
-    const late = this.#lateFrames.waits && this.#lateFrames.leaveWith(this.#addedBytes);
-    if (late) this.add(late);
+    if (this.#late && this.#addedBytes >= this.#patience.leastBytes) {
+      this.add(this.#late);
+      this.#late = undefined;
+    }
     const parts = this.#parts;
     const bytes = this.#addedBytes;
     if (bytes === 0) return;
@@ -314,7 +333,9 @@ export class Output {
     const socket = this.#socket;
     if (socket.destroyed) return;
     const [first] = parts;
-    const written = this.#takesLastRoom(bytes) ? this.#written : undefined;
+    // A stream that holds little emits no `drain` once DATA may be written again.
+    const left = (this.#unsent?.bytes ?? Number.POSITIVE_INFINITY) - socket.writableLength - bytes;
+    const written = left <= this.config.shortestFrameBytes ? this.#written : undefined;
     if (parts.length === 1 && typeof first === 'object') socket.write(first, written);
     else if (bytes <= this.config.mergedWriteBytes) socket.write(joined(parts, bytes), written);
     else {
@@ -323,12 +344,6 @@ export class Output {
       for (const [index, piece] of all.entries()) socket.write(piece, index === all.length - 1 ? written : undefined);
       socket.uncork();
     }
-  }
-
-  /** Whether DATA waits for a write of so many bytes. A stream that holds little emits no `drain` then. */
-  #takesLastRoom(bytes: number): boolean {
-    if (!this.#unsent) return false;
-    return this.#unsent.bytes - this.#socket.writableLength - bytes <= this.config.shortestFrameBytes;
   }
 
   #addData(): void {
@@ -366,7 +381,12 @@ export class Output {
         else if (this.#readyStreams === 0) lines.leave();
       }
       if (this.#inFlight?.send(filled)) this.#addCheckpoint(this.#inFlight);
-      this.#follow(filled);
+      this.#unfollowed += filled;
+      // Soon enough on a path that has become thin.
+      if (this.#unsent && this.#unfollowed >= Math.min(4 * this.#unsent.bytes, this.config.followBytes)) {
+        this.#unfollowed = 0;
+        this.#unsent.follow();
+      }
     } finally {
       this.#addingData = false;
     }
@@ -379,15 +399,6 @@ export class Output {
       this.#scheduleIfWaiting();
     });
     this.add(this.#checkpoint(answered));
-  }
-
-  /** Asks now and then how fast the path delivers: soon enough on a path that has become thin. */
-  #follow(filled: number): void {
-    if (!this.#unsent) return;
-    this.#unfollowed += filled;
-    if (this.#unfollowed < Math.min(4 * this.#unsent.bytes, this.config.followBytes)) return;
-    this.#unfollowed = 0;
-    this.#unsent.follow();
   }
 
   /** Asks writers for more, those that have waited longest first, until `ready` streams of each group have something. */

@@ -71,6 +71,58 @@ export class Pings {
   }
 }
 
+/**
+ * Bounds the bytes that a link has sent and the other process has not read. The kernel keeps up to 32 MB for the reader, and what waits there
+ * delays the next byte of all streams, and PINGs. A checkpoint is a PING between DATA frames: its answer says that the other process has read
+ * all DATA before it. `UnsentBound` bounds what waits with the sender, and TCP what is on the path.
+ */
+export class InFlight {
+  readonly #pings: Pick<Pings, 'rtt'>;
+  readonly #config: Config;
+  #shared = false;
+  /** Bytes that were sent, and that the other side has not read as far as is known. Its own methods alone change it. */
+  unread = 0;
+  /** Bytes that were sent since the beginning, now and at the latest checkpoint. */
+  #sent = 0;
+  #checkpointAt = 0;
+
+  constructor(pings: Pick<Pings, 'rtt'>, config: Config) {
+    this.#pings = pings;
+    this.#config = config;
+  }
+
+  /** Several groups use the link from now on. */
+  share(): void {
+    this.#shared = true;
+  }
+
+  /** How many bytes may leave now. There is always room unless a checkpoint is under way, whose answer ends the wait. */
+  get room(): number {
+    const { inFlightSharedBytes, inFlightAloneBytes, pathBytesPerMs } = this.#config;
+    const alike = this.#shared ? inFlightSharedBytes : inFlightAloneBytes;
+    return Math.max(0, alike + Math.round(this.#pings.rtt * pathBytesPerMs) - this.unread);
+  }
+
+  /** Counts bytes of DATA. @returns whether a checkpoint should follow them */
+  send(bytes: number): boolean {
+    const { inFlightSharedBytes, sharedCheckpoints, aloneCheckpoints } = this.#config;
+    this.#sent += bytes;
+    this.unread += bytes;
+    return (
+      this.#sent - this.#checkpointAt >= inFlightSharedBytes / (this.#shared ? sharedCheckpoints : aloneCheckpoints)
+    );
+  }
+
+  /** A checkpoint leaves now. @returns what to call when it is answered */
+  checkpoint(): () => void {
+    const at = this.#sent;
+    this.#checkpointAt = at;
+    return () => {
+      this.unread = this.#sent - at;
+    };
+  }
+}
+
 interface KeepaliveOptions {
   /** How long a peer may be silent before it is pinged, in milliseconds. The check may notice the silence only after twice that time. */
   readonly keepaliveMs: number;
@@ -156,53 +208,4 @@ export function behindBulk({ pongMs: ms, pongBytes: leastBytes, lateBytes: mostB
 /** What the ends of streams wait for, for which nobody waits. On a busy link, they soon leave with other frames. */
 export function behindAny({ lateMs: ms, lateBytes: mostBytes }: Config): Patience {
   return { ms, leastBytes: 1, mostBytes };
-}
-
-/** Frames that wait until others leave, so that the peer does not wake up for each. */
-export class LateFrames {
-  readonly #patience: Patience;
-  readonly #send: (frames: Buffer) => void;
-  readonly #timeIsUp: () => void;
-  /** Whether there are any. */
-  waits = false;
-  #frames: Buffer | undefined;
-  #timer: NodeJS.Timeout | undefined;
-
-  constructor(patience: Patience, send: (frames: Buffer) => void, guarded: Guarded) {
-    this.#patience = patience;
-    this.#send = send;
-    this.#timeIsUp = guarded(() => {
-      this.#timer = undefined;
-      this.flush();
-    });
-  }
-
-  add(frame: Buffer): void {
-    this.#frames = this.#frames ? Buffer.concat([this.#frames, frame]) : frame;
-    this.waits = true;
-    if (this.#frames.length >= this.#patience.mostBytes) this.flush();
-    // A frame that comes while the timer runs waits no longer than the first one.
-    else this.#timer ??= setTimeout(this.#timeIsUp, this.#patience.ms);
-  }
-
-  /** @returns the waiting frames if a write of this many bytes is long enough for them */
-  leaveWith(bytes: number): Buffer | undefined {
-    return this.#frames && bytes >= this.#patience.leastBytes ? this.#take() : undefined;
-  }
-
-  flush(): void {
-    const frames = this.#take();
-    if (frames) this.#send(frames);
-  }
-
-  stop(): void {
-    clearTimeout(this.#timer);
-  }
-
-  #take(): Buffer | undefined {
-    const frames = this.#frames;
-    this.#frames = undefined;
-    this.waits = false;
-    return frames;
-  }
 }

@@ -46,21 +46,6 @@ const RULES: readonly Rule[] = [
 /** Longer than any mark. Each is kept until somebody reads it. */
 const MARK: Rule = { name: 'MARK', on: 'stream', most: 64 };
 
-/**
- * Checks what does not depend on the state of a frame's stream, at either end of a connection without server push.
- * @throws ConnectionError
- */
-function checkFrame(type: number, flags: number, stream: number, length: number): void {
-  const rule = type === FrameType.MARK ? MARK : RULES[type];
-  // Unknown types are ignored (section 5.5).
-  if (!rule) return;
-  const { name, on, size, least = 0, most = length } = rule;
-  if (stream === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${stream}`);
-  if ((size !== undefined && length !== size) || length < least || length > most) throw missized(name, length);
-  if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which was not enabled');
-  if (type === FrameType.SETTINGS && flags & Flag.ACK && length > 0) throw missized('the answer to SETTINGS', length);
-}
-
 function broken(text: string): ConnectionError {
   return new ConnectionError(ErrorCode.PROTOCOL_ERROR, text);
 }
@@ -359,11 +344,23 @@ export class Reading implements FrameHandler {
     }
   }
 
+  /**
+   * Checks what does not depend on the state of a frame's stream, at either end of a connection without server push.
+   * @throws ConnectionError
+   */
   #check(type: number, flags: number, id: number, length: number): void {
     // Section 3.4: a preface ends with SETTINGS, and the other side cannot answer before it.
     if (!this.#greeted && (type !== FrameType.SETTINGS || flags & Flag.ACK)) throw broken('SETTINGS must come first');
     this.#greeted = true;
-    checkFrame(type, flags, id, length);
+    const rule = type === FrameType.MARK ? MARK : RULES[type];
+    // Unknown types are ignored (section 5.5).
+    if (rule) {
+      const { name, on, size, least = 0, most = length } = rule;
+      if (id === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${id}`);
+      if ((size !== undefined && length !== size) || length < least || length > most) throw missized(name, length);
+    }
+    if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which was not enabled');
+    if (type === FrameType.SETTINGS && flags & Flag.ACK && length > 0) throw missized('the answer to SETTINGS', length);
     if (this.#heads.begun || type === FrameType.CONTINUATION) this.#heads.expect(type, id);
   }
 

@@ -109,7 +109,9 @@ export class ReadBudget {
   /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest */
   count(own: ConnectionReads, bytes: number): boolean {
     const { readers } = own;
-    this.#add(bytes);
+    this.#bytes += bytes;
+    // Most ticks read far less. What they read counts until a tick has begun, so that none reads more than it may.
+    if (this.#bytes >= WIRE.readATickBytes / 2) this.#begin();
     if (own.tick !== this.#tick) {
       own.tick = this.#tick;
       own.bytes = 0;
@@ -125,7 +127,7 @@ export class ReadBudget {
 
   /** A connection that has rested is read again: this tick has so much less for others. */
   expect(): void {
-    this.#add(2 * WIRE.readAtLeastBytes);
+    this.#bytes += 2 * WIRE.readAtLeastBytes;
   }
 
   /** Calls back when it is the turn of a connection that rests: in the next tick, or a later one if many do. */
@@ -136,12 +138,6 @@ export class ReadBudget {
     this.#begin();
   }
 
-  #add(bytes: number): void {
-    this.#bytes += bytes;
-    // Most ticks read far less. What they read counts until a tick has begun, so that none reads more than it may.
-    if (this.#bytes >= WIRE.readATickBytes / 2) this.#begin();
-  }
-
   #begin(): void {
     if (this.#begun) return;
     this.#begun = true;
@@ -149,7 +145,6 @@ export class ReadBudget {
     this.#later(this.#next);
   }
 
-  /** If some are left, the next tick is full, so it has begun. */
   #readOn(): void {
     let readers = this.#rounds.current;
     while (readers && this.#bytes < WIRE.readATickBytes) {
@@ -160,6 +155,7 @@ export class ReadBudget {
       else this.#rounds.spend(this.#bytes - before);
       readers = this.#rounds.current;
     }
+    if (readers) this.#begin();
   }
 }
 
