@@ -102,7 +102,7 @@ function begin(
       return;
     }
   }
-  new CallerStream(call, who, options, dialled).start();
+  new CallerStream(call, who, options, dialled);
 }
 
 /** Of a call whose caller cannot be known. */
@@ -168,10 +168,7 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
     this.#edge = edge;
     this.#dialled = dialled;
     if (who instanceof NotAuthorised) this.#untold = who;
-  }
-
-  start(): void {
-    this.#edge.events.emit('caller:open', 'grpc');
+    edge.events.emit('caller:open', 'grpc');
     deadlines.enter(this);
     this.#call.start(this);
   }
@@ -205,7 +202,10 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
   closed(error?: StatusError): void {
     const { events } = this.#edge;
     try {
-      this.#lost(error);
+      const state = this.#state;
+      this.#state = 'closed';
+      if (state === 'dialling') this.#request?.signal.abort(reasonOf(error));
+      else if (state === 'open') this.#tellClosed(error && reasonOf(error), !error);
       if (error) events.emit('packet:error', 'gateway', error.code);
       this.#setPaused(false);
     } catch (thrown) {
@@ -286,14 +286,6 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
     else this.abort(reason);
   }
 
-  /** The stream is over. */
-  #lost(error: StatusError | undefined): void {
-    const state = this.#state;
-    this.#state = 'closed';
-    if (state === 'dialling') this.#request?.signal.abort(reasonOf(error));
-    else if (state === 'open') this.#tellClosed(error && reasonOf(error), !error);
-  }
-
   // As the one that waits for the answer to its dial.
 
   accept(): this {
@@ -335,7 +327,8 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
 
   /** Closes once a slow caller has made room for the CLOSE_RSP: until then, its tunnel counts. */
   finish(): void {
-    this.#whenHasRoom(() => this.#close());
+    if (this.#full && this.#state === 'open') this.#whenRoom = () => this.#close();
+    else this.#close();
   }
 
   pause(): void {
@@ -359,7 +352,8 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
   }
 
   whenDelivered(then: () => void): void {
-    this.#whenHasRoom(then);
+    if (this.#full && this.#state === 'open') this.#whenRoom = then;
+    else then();
   }
 
   close(): void {
@@ -368,11 +362,6 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
 
   abort(reason: Error): void {
     this.#close(closingText(reason), reason, false);
-  }
-
-  #whenHasRoom(then: () => void): void {
-    if (this.#full && this.#state === 'open') this.#whenRoom = then;
-    else then();
   }
 
   /** @param ended whether it was closed in good order, by either side */

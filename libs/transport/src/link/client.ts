@@ -270,9 +270,20 @@ export class LinkClient extends Link implements NextHopConnection {
     { read, acknowledged, cancelled }: Asking<Answer>,
   ): Promise<Answer> {
     if (request.signal.aborted) return Promise.reject(abandoned());
-    const stream = this.#begin(head);
-    if (stream instanceof DialError) return Promise.reject(stream);
-    const { guarded } = this;
+    const { guarded, http2, ending } = this;
+    if (ending.reason) return Promise.reject(ending.errorOf(ending.reason));
+    let stream: Http2Stream;
+    try {
+      stream = http2.begin(head);
+    } catch (thrown) {
+      const error = thrown as Error;
+      const isOurs = error instanceof TypeError;
+      return Promise.reject(
+        isOurs ? new DialError('http_request_error', error.message, { cause: error }) : ending.errorOf(error),
+      );
+    }
+    this.streams.add(stream);
+    this.#readBefore = http2.bytesRead;
     // Why a link ends is known only after all its streams have ended.
     const closed = (code: number | undefined) => queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
     const headed = (head: Head, kind: HeadKind) => {
@@ -296,23 +307,8 @@ export class LinkClient extends Link implements NextHopConnection {
       guarded,
       cancel: () => stream.reset(cancelled),
     });
-    request.underWay?.(this.http2.rtt || TRANSPORT.unknownRoundTripMs);
+    request.underWay?.(http2.rtt || TRANSPORT.unknownRoundTripMs);
     return pending.answer;
-  }
-
-  /** @returns why it cannot open a stream, if it cannot */
-  #begin(head: OutgoingHead): Http2Stream | DialError {
-    const { reason } = this.ending;
-    if (reason) return this.ending.errorOf(reason);
-    try {
-      const stream = this.http2.begin(head);
-      this.streams.add(stream);
-      this.#readBefore = this.http2.bytesRead;
-      return stream;
-    } catch (error) {
-      if (error instanceof TypeError) return new DialError('http_request_error', error.message, { cause: error });
-      return this.ending.errorOf(error as Error);
-    }
   }
 
   /** Returns the error of a dial whose stream ended without an answer. The caller has received nothing from the destination. */

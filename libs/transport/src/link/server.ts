@@ -57,8 +57,10 @@ function answerFinally(stream: Http2Stream, head: OutgoingHead, { enter }: Pick<
   if (enter) stream.reset(ErrorCode.NO_ERROR);
 }
 
+type Progress = Pick<DialRequest, 'acknowledged' | 'underWay'>;
+
 /** Tells the dialling side that the dial is on its way. */
-function progressOn(stream: Http2Stream): Pick<DialRequest, 'acknowledged' | 'underWay'> {
+function progressOn(stream: Http2Stream): Progress {
   return {
     acknowledged() {
       if (!stream.answered) stream.headers(UNDER_WAY);
@@ -117,7 +119,7 @@ export class LinkServer extends Link {
     });
     options.tunnels?.linked(this);
     this.http2.once('close', (reason) => options.tunnels?.unlinked(this, this.lossFor(reason)));
-    this.http2.on('begun', (stream, head) => this.#accept(stream, head));
+    this.http2.on('begun', this.#accept);
   }
 
   /** The id of the gateway at the other side in the plane; empty before it says so, and if it takes no questions. */
@@ -161,7 +163,7 @@ export class LinkServer extends Link {
     this.ending.endIfIdle();
   }
 
-  #accept(stream: Http2Stream, head: Head): void {
+  readonly #accept = (stream: Http2Stream, head: Head): void => {
     const { ':method': method, ':path': path } = head;
     try {
       if (method === 'CONNECT') this.#dial(stream, head);
@@ -170,15 +172,11 @@ export class LinkServer extends Link {
     } catch (error) {
       this.fault(error as Error);
     }
-  }
+  };
 
   /** Serves a dial. */
   #dial(stream: Http2Stream, head: Head): void {
-    const read = this.#read(
-      stream,
-      () => new Error(GONE),
-      () => readRequest(head, progressOn(stream)),
-    );
+    const read = this.#read(stream, head, readRequest, Error);
     if (!read) return;
     const { request, end, gone } = read;
     const { tunnels, attach } = this.#options;
@@ -223,12 +221,8 @@ export class LinkServer extends Link {
 
   /** Serves an attach. A tunnel that ends here goes on; to one that ends elsewhere the attach is passed on. */
   #attach(stream: Http2Stream, head: Head): void {
-    const read = this.#read(
-      stream,
-      // The tunnel must not end with it.
-      () => new SessionLost(GONE),
-      () => readAttach(head, progressOn(stream)),
-    );
+    // The tunnel must not end with it.
+    const read = this.#read(stream, head, readAttach, SessionLost);
     if (!read) return;
     const { request, end, gone } = read;
     end.halfAtPeer = request.halfAtPeer;
@@ -274,24 +268,28 @@ export class LinkServer extends Link {
 
   /**
    * Reads the request, or refuses it.
-   * @param reason makes the reason why nobody waits for the answer any more, once the stream has closed
+   * @param Gone the reason why nobody waits for the answer any more, once the stream has closed
    */
   #read<Request extends ServedDial | ServedAttach>(
     stream: Http2Stream,
-    reason: () => Error,
-    read: () => Request,
+    head: Head,
+    read: (head: Head, progress: Progress) => Request,
+    Gone: typeof Error | typeof SessionLost,
   ): { readonly request: Request; readonly end: StreamEnd; readonly gone: () => undefined } | undefined {
-    const { role, events, peer, enter } = this.#options;
+    const { role, events, peer, enter, tenant } = this.#options;
     let signal: DialAbort | undefined;
     // A stream that was reset closes at once, and where many are, says so a little later. Who answers it then calls this first.
-    const gone = () => void signal?.abort(reason());
+    const gone = () => void signal?.abort(new Gone(GONE));
     const end = new StreamEnd(stream, this.carriers, { closed: gone });
     try {
-      const said = read();
+      const said = read(head, progressOn(stream));
       if (said.caller && role !== 'api-server') Object.assign(said, { caller: undefined });
       const request = enter ? enter(said) : said;
       signal = request.signal;
-      this.#checkTenant(request);
+      if (tenant !== undefined && request.tenant !== tenant) {
+        const text = `${peer} dials for tenant ${printable(request.tenant)}, and this link is of tenant ${tenant}`;
+        throw new DialError('http_request_denied', text);
+      }
       this.streams.add(stream);
       return { request, end, gone };
     } catch (error) {
@@ -303,13 +301,6 @@ export class LinkServer extends Link {
 
   #refuse(stream: Http2Stream, error: DialError): void {
     answerFinally(stream, refusalHead(error), this.#options);
-  }
-
-  #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {
-    const { tenant: own = tenant, peer } = this.#options;
-    if (tenant === own) return;
-    const text = `${peer} dials for tenant ${printable(tenant)}, and this link is of tenant ${own}`;
-    throw new DialError('http_request_denied', text);
   }
 
   #acceptOther(stream: Http2Stream, head: Head): void {

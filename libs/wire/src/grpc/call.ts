@@ -52,7 +52,10 @@ export interface CallPeer {
 abstract class PacketCall implements PacketChannel, StreamHandler {
   abstract readonly remote: string;
   protected readonly stream: Http2Stream;
-  readonly #freeBytes: number;
+  /** Whether it has ended, for any reason. Its own methods alone change it. */
+  over = false;
+  /** Why, unless it ended in good order. */
+  #error: StatusError | undefined;
   /** Sends nothing more than what waits. */
   protected ended = false;
   readonly #packets: PacketReader;
@@ -60,36 +63,30 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   #paused = true;
   /** Received bytes for which the peer has not yet got new window. */
   #owed = 0;
-  /** Those of them that nobody has read yet. */
-  #withheld = 0;
+  /** Those of them that nobody has read yet, beyond those that count as read. */
+  #withheld: number;
   /** The other side has sent its last message. */
   #remoteEnded = false;
   /** The sink waits for `drain`. */
   #isFull = false;
-  /** Set once it is over, with the error unless it ended in good order. */
-  #closed: { readonly error: StatusError | undefined } | undefined;
   #reset: NodeJS.Timeout | undefined;
 
   /** @param freeBytes how many withheld bytes count as read */
   constructor(stream: Http2Stream, freeBytes = 0) {
     this.stream = stream;
-    this.#freeBytes = freeBytes;
+    this.#withheld = -freeBytes;
     this.#packets = new PacketReader(stream.config);
     stream.handler = this;
   }
 
-  get over(): boolean {
-    return this.#closed !== undefined;
-  }
-
   start(sink: PacketSink): void {
     this.#sink = sink;
-    if (this.#closed) sink.closed(this.#closed.error);
+    if (this.over) sink.closed(this.#error);
     else this.resume();
   }
 
   send(packet: Packet): boolean {
-    if (this.ended || this.#closed) return true;
+    if (this.ended || this.over) return true;
     if (packet.type === 'DATA' && packet.data.length > this.stream.config.copiedBytes) {
       const head = encodeDataHead(packet, PREFIX);
       writePrefix(head, head.length - PREFIX + packet.data.length);
@@ -110,7 +107,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   }
 
   resume(): void {
-    if (!this.#paused || this.#closed || !this.#sink) return;
+    if (!this.#paused || this.over || !this.#sink) return;
     this.#paused = false;
     this.#deliver();
     this.#give();
@@ -127,16 +124,11 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
 
   release(bytes: number): void {
     this.#withheld -= bytes;
-    if (!this.#closed) this.#give(this.stream.config.heldBackBytes);
+    if (!this.over) this.#give(this.stream.config.heldBackBytes);
   }
 
   get heldUp(): boolean {
-    return !this.#closed && this.#heldBack > 0 && this.stream.short;
-  }
-
-  /** Withheld bytes that count against the window. */
-  get #heldBack(): number {
-    return Math.max(0, this.#withheld - this.#freeBytes);
+    return !this.over && this.#withheld > 0 && this.stream.short;
   }
 
   abstract end(): void;
@@ -156,7 +148,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   }
 
   onData(piece: Buffer): void {
-    if (this.#closed) {
+    if (this.over) {
       // Read and drop, or its connection would wait for it.
       this.stream.consume(piece.length);
       return;
@@ -171,7 +163,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   }
 
   onWritable(): void {
-    if (!this.#isFull || this.#closed) return;
+    if (!this.#isFull || this.over) return;
     this.#isFull = false;
     this.#sink?.drain();
   }
@@ -187,7 +179,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
    * withheld for a slow reader.
    */
   #give(least?: number): void {
-    const heldBack = this.#heldBack;
+    const heldBack = Math.max(0, this.#withheld);
     const owed = Math.min(heldBack + this.#packets.length, this.#owed);
     const taken = this.#owed - owed;
     this.#owed = owed;
@@ -196,7 +188,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
 
   #deliver(): void {
     try {
-      while (!this.#paused && !this.#closed) {
+      while (!this.#paused && !this.over) {
         const packet = this.#packets.nextPacket();
         if (!packet) break;
         this.#sink?.packet(packet);
@@ -206,7 +198,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
       this.fail(error);
       return;
     }
-    if (this.#remoteEnded && !this.#paused && !this.#closed) this.finish(this.#packets.empty);
+    if (this.#remoteEnded && !this.#paused && !this.over) this.finish(this.#packets.empty);
   }
 
   /** Resets the stream if the other side has not read by then what waits to be sent. */
@@ -217,8 +209,9 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   }
 
   protected close(error?: StatusError): void {
-    if (this.#closed) return;
-    this.#closed = { error };
+    if (this.over) return;
+    this.over = true;
+    this.#error = error;
     this.#sink?.closed(error);
   }
 }
@@ -274,7 +267,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
   }
 
   override send(packet: Packet): boolean {
-    if (!this.ended) this.respond([]);
+    if (!this.#responded && !this.ended) this.respond([]);
     return super.send(packet);
   }
 

@@ -14,7 +14,8 @@ export class MessageReader {
   /** Received pieces that were not taken, in order. */
   readonly #pieces: Buffer[] = [];
   #packing = new Packing();
-  #length = 0;
+  /** Received bytes that were not taken. Those of a call count against its stream's window. Its own methods alone change it. */
+  length = 0;
   /** Length of the message whose prefix was taken. */
   #expected: number | undefined;
 
@@ -24,16 +25,11 @@ export class MessageReader {
 
   /** Whether no part of a message is left. */
   get empty(): boolean {
-    return this.#length === 0 && this.#expected === undefined;
-  }
-
-  /** Received bytes that were not taken. Those of a call count against its stream's window. */
-  get length(): number {
-    return this.#length;
+    return this.length === 0 && this.#expected === undefined;
   }
 
   add(piece: Buffer): void {
-    this.#length += piece.length;
+    this.length += piece.length;
     this.#pieces.push(piece);
   }
 
@@ -51,7 +47,7 @@ export class MessageReader {
 
   /** Reads the length of the next message, once its prefix has arrived. Throws StatusError if it is not accepted. */
   readLength(): number | undefined {
-    if (this.#expected === undefined && this.#length >= PREFIX) {
+    if (this.#expected === undefined && this.length >= PREFIX) {
       this.#expected = this.#readPrefix(this.peek(PREFIX));
       this.#drop(PREFIX);
     }
@@ -61,20 +57,22 @@ export class MessageReader {
   /** Returns the next message, or undefined until it is complete. Throws StatusError if it is not accepted. */
   next(): Buffer | undefined {
     const expected = this.readLength();
-    return expected === undefined || this.#length < expected ? undefined : this.part(expected);
+    return expected === undefined || this.length < expected ? undefined : this.part(expected);
   }
 
   /** Takes the next bytes of a message, which must have arrived. */
   part(length: number): Buffer {
     const left = (this.#expected as number) - length;
     this.#expected = left > 0 ? left : undefined;
-    return this.#take(length);
+    const taken = this.peek(length).subarray(0, length);
+    this.#drop(length);
+    return taken;
   }
 
   /** Returns the first received bytes: as many as are in one piece, and at least this many if they have arrived. */
   peek(atLeast: number): Buffer {
     const [first = NONE] = this.#pieces;
-    const least = Math.min(atLeast, this.#length);
+    const least = Math.min(atLeast, this.length);
     return first.length >= least ? first : Buffer.concat(this.#pieces, least);
   }
 
@@ -91,14 +89,8 @@ export class MessageReader {
     return length;
   }
 
-  #take(length: number): Buffer {
-    const taken = this.peek(length).subarray(0, length);
-    this.#drop(length);
-    return taken;
-  }
-
   #drop(length: number): void {
-    this.#length -= length;
+    this.length -= length;
     let left = length;
     for (let first = this.#pieces[0]; first && first.length <= left; [first] = this.#pieces) {
       left -= first.length;

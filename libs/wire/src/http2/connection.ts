@@ -93,6 +93,8 @@ export class Connection implements ReadingSink {
   bytesRead = 0;
   /** Says with which others it is read in turns. */
   readonly reads = new ConnectionReads();
+  /** Wraps callbacks of timers and promises: an error that they throw ends the connection. */
+  readonly guarded: Guarded;
   readonly #socket: Socket;
   readonly #options: ConnectionOptions;
   readonly #config: Config;
@@ -127,6 +129,7 @@ export class Connection implements ReadingSink {
     const patience = options.latePongs ? { patience: behindBulk(config) } : {};
     const output = new Output({ config, socket, greeting, defer, ...patience, inFlight, unsent, checkpoint, failed });
     this.#output = output;
+    this.guarded = output.guarded;
     const [rtt, idle] = [() => pings.rtt, () => this.#endWhenIdle()];
     this.#streams = new Streams({ role, rules, output, rtt, opened, longHead, idle });
     this.#reading = new Reading({ role, streams: this.#streams, output, sink: this });
@@ -143,11 +146,6 @@ export class Connection implements ReadingSink {
     socket.once('close', closed);
     if (socket.destroyed) queueMicrotask(closed);
     else if (socket.readableEnded) socket.destroy();
-  }
-
-  /** Wraps callbacks of timers and promises: an error that they throw ends the connection. */
-  get guarded(): Guarded {
-    return this.#output.guarded;
   }
 
   /** Total bytes written to the socket. */
