@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { WIRE } from '../defaults.ts';
 import { ConnectionError, ErrorCode, Flag } from './frames.ts';
-import { encodeHead, type Field, HeadReader, IncomingHeads } from './heads.ts';
+import { contentOf, encodeHead, type Field, HeadReader } from './heads.ts';
+import { Incoming } from './incoming.ts';
 
 const POST: readonly Field[] = [
   [':method', 'POST'],
@@ -18,7 +19,7 @@ const EARLY: readonly Field[] = [[':status', '102']];
 const TRAILERS: readonly Field[] = [['a', 'b']];
 const { PROTOCOL_ERROR, STREAM_CLOSED } = ErrorCode;
 
-type Say = (incoming: IncomingHeads) => number | undefined;
+type Say = (incoming: Incoming) => number | undefined;
 const section =
   (fields: readonly Field[], ends = false): Say =>
   (incoming) =>
@@ -26,19 +27,23 @@ const section =
 const data =
   (bytes: number): Say =>
   (incoming) =>
-    incoming.data(bytes);
+    incoming.receive(bytes);
 const end: Say = (incoming) => incoming.end();
 
-function request(fields: readonly Field[]): IncomingHeads {
-  const incoming = IncomingHeads.request(fields);
-  assert.ok(incoming, 'a request that is well-formed');
-  return incoming;
+const incoming = (state: 'head' | 'body', content?: number) =>
+  new Incoming(state, { config: WIRE, rtt: () => 0 }, content);
+const answer = () => incoming('head');
+
+function request(fields: readonly Field[]): Incoming {
+  const content = contentOf(fields);
+  assert.ok(!Number.isNaN(content), 'a request that is well-formed');
+  return incoming('body', content);
 }
 
 const lengthOf = (length: string) => request([...POST, ['content-length', length]]);
 
 /** What is said in a row, and what the last of it is. */
-const cases: [what: string, incoming: () => IncomingHeads, said: Say[], code: number | undefined][] = [
+const cases: [what: string, incoming: () => Incoming, said: Say[], code: number | undefined][] = [
   ['a request with data, trailers and an end', () => request(POST), [data(1), section(TRAILERS, true)], undefined],
   ['trailers without an end', () => request(POST), [section(TRAILERS)], PROTOCOL_ERROR],
   ['a second request', () => request(POST), [section(POST, true)], PROTOCOL_ERROR],
@@ -56,24 +61,24 @@ const cases: [what: string, incoming: () => IncomingHeads, said: Say[], code: nu
   ],
   [
     'informational ones without an end',
-    () => IncomingHeads.response(),
+    answer,
     Array.from({ length: 17 }, () => section(EARLY)),
     ErrorCode.ENHANCE_YOUR_CALM,
   ],
   [
     'an answer behind informational ones',
-    () => IncomingHeads.response(),
+    answer,
     [section(EARLY), section(EARLY), section(OK), data(1), end],
     undefined,
   ],
-  ['an answer that is its end', () => IncomingHeads.response(), [section(OK, true)], undefined],
-  ['data ahead of the answer', () => IncomingHeads.response(), [section(EARLY), data(1)], PROTOCOL_ERROR],
-  ['an end ahead of the answer', () => IncomingHeads.response(), [end], PROTOCOL_ERROR],
-  ['an informational answer that is its end', () => IncomingHeads.response(), [section(EARLY, true)], PROTOCOL_ERROR],
-  ['a second answer', () => IncomingHeads.response(), [section(OK), section(OK, true)], PROTOCOL_ERROR],
-  ['an answer that is a request', () => IncomingHeads.response(), [section(POST)], PROTOCOL_ERROR],
-  ['an answer without a status', () => IncomingHeads.response(), [section(TRAILERS, true)], PROTOCOL_ERROR],
-  ['a status that is none', () => IncomingHeads.response(), [section([[':status', '2000']])], PROTOCOL_ERROR],
+  ['an answer that is its end', answer, [section(OK, true)], undefined],
+  ['data ahead of the answer', answer, [section(EARLY), data(1)], PROTOCOL_ERROR],
+  ['an end ahead of the answer', answer, [end], PROTOCOL_ERROR],
+  ['an informational answer that is its end', answer, [section(EARLY, true)], PROTOCOL_ERROR],
+  ['a second answer', answer, [section(OK), section(OK, true)], PROTOCOL_ERROR],
+  ['an answer that is a request', answer, [section(POST)], PROTOCOL_ERROR],
+  ['an answer without a status', answer, [section(TRAILERS, true)], PROTOCOL_ERROR],
+  ['a status that is none', answer, [section([[':status', '2000']])], PROTOCOL_ERROR],
 ];
 
 for (const [what, make, said, code] of cases) {
@@ -104,7 +109,7 @@ const malformed: [what: string, ...fields: Field[]][] = [
 ];
 
 for (const [what, ...fields] of malformed) {
-  test(`a request with ${what} is malformed`, () => assert.equal(IncomingHeads.request(fields), undefined));
+  test(`a request with ${what} is malformed`, () => assert.equal(contentOf(fields), Number.NaN));
 }
 
 const calm = (error: unknown) =>

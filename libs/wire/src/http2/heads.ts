@@ -40,7 +40,7 @@ const Fields = function Fields() {} as unknown as new () => Record<string, strin
 Fields.prototype = Object.create(null);
 
 /** @returns the pseudo-header fields; undefined if the section is malformed (sections 8.1.1 and 8.3) */
-function readPseudo(section: readonly Field[], kind: SectionKind): PseudoFields | undefined {
+export function readPseudo(section: readonly Field[], kind: SectionKind): PseudoFields | undefined {
   const own = new Fields();
   let regular = false;
   for (const field of section) {
@@ -212,71 +212,16 @@ export function headOf(fields: readonly Field[]): Head {
 const CONTENT_LENGTH = /^\d{1,15}$/;
 
 /**
- * What the other side may still send on a stream: a head, as much data as the head says, trailers, an end, then nothing (RFC 9113
- * sections 5.1 and 8.1). Each call returns the code of a stream error, or undefined.
+ * How many bytes of data a request announces.
+ * @returns undefined for any number; NaN if the section is no request, or malformed
  */
-export class IncomingHeads {
-  /** `head` until a request or a final response has arrived. Nobody else changes it. */
-  state: 'head' | 'body' | 'ended';
-  #informational = 0;
-  readonly #mostInformational: number;
-  /** Bytes that Content-Length still expects; undefined without one. */
-  #left: number | undefined;
-
-  private constructor(state: 'head' | 'body', { informationalHeads }: Config, length?: number) {
-    this.state = state;
-    this.#mostInformational = informationalHeads;
-    this.#left = length;
-  }
-
-  /** At a client, for a stream that it opened. */
-  static response(config: Config = WIRE): IncomingHeads {
-    return new IncomingHeads('head', config);
-  }
-
-  /** At a server, for a stream that begins with this section. @returns undefined if the section is malformed */
-  static request(section: readonly Field[], config: Config = WIRE): IncomingHeads | undefined {
-    const own = readPseudo(section, 'request');
-    if (!own) return undefined;
-    // RFC 9110 section 9.3.6: a CONNECT has no content; the bytes after it belong to the tunnel.
-    const length = own[':method'] === 'CONNECT' ? undefined : contentLength(section);
-    return Number.isNaN(length) ? undefined : new IncomingHeads('body', config, length);
-  }
-
-  /** Checks a further section: a response head, informational or not, or trailers. @param ends whether a call of `end` follows */
-  section(fields: readonly Field[], ends: boolean): number | undefined {
-    if (this.state === 'ended') return ErrorCode.STREAM_CLOSED;
-    const isTrailers = this.state === 'body';
-    const own = readPseudo(fields, isTrailers ? 'trailers' : 'response');
-    const informational = own?.[':status']?.startsWith('1') ?? false;
-    if (!own || (isTrailers ? !ends : informational && ends)) return ErrorCode.PROTOCOL_ERROR;
-    if (!informational) this.state = 'body';
-    else if (++this.#informational > this.#mostInformational) return ErrorCode.ENHANCE_YOUR_CALM;
-    return undefined;
-  }
-
-  /** @param length without padding, in bytes */
-  data(length: number): number | undefined {
-    if (this.state === 'ended') return ErrorCode.STREAM_CLOSED;
-    if (this.state === 'head') return ErrorCode.PROTOCOL_ERROR;
-    if (this.#left === undefined) return undefined;
-    this.#left -= length;
-    return this.#left < 0 ? ErrorCode.PROTOCOL_ERROR : undefined;
-  }
-
-  /** The stream ends, by a flag on the last frame. */
-  end(): number | undefined {
-    if (this.state === 'ended') return undefined;
-    if (this.state === 'head') return ErrorCode.PROTOCOL_ERROR;
-    this.state = 'ended';
-    return this.#left ? ErrorCode.PROTOCOL_ERROR : undefined;
-  }
-}
-
-/** @returns undefined without a Content-Length, NaN for a malformed one or for two that differ */
-function contentLength(section: readonly Field[]): number | undefined {
+export function contentOf(request: readonly Field[]): number | undefined {
+  const own = readPseudo(request, 'request');
+  if (!own) return Number.NaN;
+  // RFC 9110 section 9.3.6: a CONNECT has no content; the bytes after it belong to the tunnel.
+  if (own[':method'] === 'CONNECT') return undefined;
   let length: number | undefined;
-  for (const [name, value] of section) {
+  for (const [name, value] of request) {
     if (name !== 'content-length') continue;
     const next = CONTENT_LENGTH.test(value) ? Number(value) : Number.NaN;
     length = length === undefined || length === next ? next : Number.NaN;

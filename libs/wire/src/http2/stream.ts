@@ -2,10 +2,10 @@ import { type Guarded, Packing, Queue } from '@isthmus/runtime';
 import type { Config } from '../defaults.ts';
 import { MarkAllowance } from './floods.ts';
 import { dataHead, ErrorCode, Flag, FrameType, headersFrames, lastMarkFrame, MAX_WINDOW } from './frames.ts';
-import type { Field, IncomingHeads } from './heads.ts';
+import type { Field } from './heads.ts';
+import type { Incoming } from './incoming.ts';
 import type { BulkWriter, Output, Sender, SendGroup } from './output.ts';
 import { closings } from './ticks.ts';
-import type { ReceiveWindow } from './windows.ts';
 
 /** What a header section is that comes after the request's. */
 export type HeadKind = 'informational' | 'response' | 'trailers';
@@ -81,7 +81,7 @@ export class SendQueue {
   }
 }
 
-/** Our direction of a stream, and the end of the stream. `IncomingHeads` has the other side's direction. */
+/** Our direction of a stream, and the end of the stream. `Incoming` has the other side's direction. */
 type StreamState =
   | { readonly is: 'open' }
   /** Our end leaves after what was written: with these trailers, or as END_STREAM on an empty frame. */
@@ -113,8 +113,7 @@ export interface StreamOwner {
 
 /** What a stream may send and be sent. */
 interface StreamLimits {
-  readonly incoming: IncomingHeads;
-  readonly window: ReceiveWindow;
+  readonly incoming: Incoming;
   /** What it may send before the other side gives more, in bytes. */
   readonly sendWindow: number;
   readonly group: SendGroup;
@@ -137,8 +136,7 @@ export class Http2Stream implements Sender {
   offered = false;
   readonly #owner: StreamOwner;
   readonly #output: Output;
-  readonly #incoming: IncomingHeads;
-  readonly #window: ReceiveWindow;
+  readonly #incoming: Incoming;
   /** Below 0 when the other side's initial window has shrunk since. */
   #sendWindow: number;
   #state: StreamState = OPEN;
@@ -147,12 +145,11 @@ export class Http2Stream implements Sender {
   #marked = 0;
   #marks: MarkAllowance | undefined;
 
-  constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow, group }: StreamLimits) {
+  constructor(id: number, owner: StreamOwner, { incoming, sendWindow, group }: StreamLimits) {
     this.id = id;
     this.#owner = owner;
     this.#output = owner.output;
     this.#incoming = incoming;
-    this.#window = window;
     this.#sendWindow = sendWindow;
     this.group = group;
   }
@@ -323,34 +320,34 @@ export class Http2Stream implements Sender {
 
   // What this side has read.
 
-  /** See `ReceiveWindow.short`. */
+  /** See `Incoming.short`. */
   get short(): boolean {
-    return this.#window.short;
+    return this.#incoming.short;
   }
 
   /**
    * Counts bytes as read. The other side may send as many again, and more if the window limits it.
-   * @param least see `ReceiveWindow.consume`
+   * @param least see `Incoming.consume`
    * @returns whether the other side is told now, with a WINDOW_UPDATE
    */
   consume(bytes: number, least?: number): boolean {
     if (this.#state.is === 'closed' || this.#incoming.state === 'ended') return false;
-    return this.#credit(this.#window.consume(bytes, least));
+    return this.#credit(this.#incoming.consume(bytes, least));
   }
 
-  /** See `ReceiveWindow.account`. */
+  /** See `Incoming.account`. */
   account(group: string): void {
-    this.#window.account(group);
+    this.#incoming.account(group);
   }
 
   /** Lets the other side send this many bytes more before they are read. */
   widenReceiving(bytes: number): void {
-    this.#window.widen(bytes);
+    this.#incoming.widen(bytes);
   }
 
   /** Call once the stream is closed and everything received was read. */
   release(): void {
-    this.#window.close();
+    this.#incoming.close();
   }
 
   #credit(credit: number): boolean {
@@ -374,13 +371,13 @@ export class Http2Stream implements Sender {
 
   /** Bytes of a DATA frame came. @param ends whether the stream ends with them */
   receiveData(bytes: Buffer, padding: number, ends: boolean): void {
-    const fault = this.#incoming.data(bytes.length);
-    if (fault !== undefined || !this.#window.receive(bytes.length + padding, this.#owner.excess)) {
-      this.#failed(fault ?? ErrorCode.FLOW_CONTROL_ERROR);
+    const fault = this.#incoming.receive(bytes.length, padding, this.#owner.excess);
+    if (fault !== undefined) {
+      this.#failed(fault);
       return;
     }
     this.#marks?.earnForData();
-    if (padding > 0) this.#credit(this.#window.skip(padding));
+    if (padding > 0) this.#credit(this.#incoming.skip(padding));
     if (bytes.length > 0) this.handler.onData(bytes);
     if (ends) this.receiveEnd();
   }

@@ -11,11 +11,11 @@ import {
   rstStreamFrame,
   type Settings,
 } from './frames.ts';
-import { beginsMessage, type Field, IncomingHeads, type ReceivedHead } from './heads.ts';
+import { beginsMessage, contentOf, type Field, type ReceivedHead } from './heads.ts';
 import { hpackEncode } from './hpack.ts';
+import { Incoming, type WindowGrowth } from './incoming.ts';
 import { type Output, SendGroup } from './output.ts';
 import { Http2Stream, type StreamOwner } from './stream.ts';
-import { ReceiveWindow, type WindowGrowth } from './windows.ts';
 
 /** The ids of the streams that a client opened, as its server tracks them (RFC 9113 sections 5.1 and 5.1.1). */
 export class ClientIds {
@@ -161,30 +161,25 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   request(head: Buffer, group?: string): Http2Stream {
     if (this.#refusesNew) throw new Error('link is closing');
     if (this.size >= this.#maxOwn) throw new Error(`the other side allows only ${this.#maxOwn} streams`);
-    const stream = this.#open(this.#next, IncomingHeads.response(this.output.config), group);
+    const stream = this.#open(this.#next, 'head', group);
     this.#next += 2;
     stream.headers(head);
     return stream;
   }
 
-  #open(id: number, incoming: IncomingHeads, name: string | undefined): Http2Stream {
+  #open(id: number, state: 'head' | 'body', name: string | undefined, content?: number): Http2Stream {
     const { rules, rtt } = this.#options;
     const { config } = this.output;
-    const window = new ReceiveWindow(config.windowBytes, rtt, rules.growth, name, config);
-    const limits = { incoming, window, sendWindow: this.#sendWindow, group: this.#join(name) };
-    const stream = new Http2Stream(id, this, limits);
-    this.set(id, stream);
-    this.output.floods.earned += config.floodEarnedByStream;
-    return stream;
-  }
-
-  #join(name: string | undefined): SendGroup {
     // A link's own streams, such as its control stream, have no group name.
     this.#firstGroup ??= name;
     if (name !== undefined && name !== this.#firstGroup) this.output.share();
-    const group = this.#groups.get(name) ?? new SendGroup(name, this.output.config);
+    const group = this.#groups.get(name) ?? new SendGroup(name, config);
     if (group.streams++ === 0) this.#groups.set(name, group);
-    return group;
+    const incoming = new Incoming(state, { config, rtt, growth: rules.growth, group: name }, content);
+    const stream = new Http2Stream(id, this, { incoming, sendWindow: this.#sendWindow, group });
+    this.set(id, stream);
+    this.output.floods.earned += config.floodEarnedByStream;
+    return stream;
   }
 
   /**
@@ -245,20 +240,17 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
       this.#options.longHead?.();
       return;
     }
-    const request = IncomingHeads.request(fields, this.output.config);
-    if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
+    const content = contentOf(fields);
+    if (Number.isNaN(content)) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
     else if (this.size >= this.output.config.streams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
     else {
-      const stream = this.#open(id, request, this.#groupOf(fields));
+      const { groupField } = this.#options.rules;
+      let group: string | undefined;
+      for (const field of fields) if (field[0] === groupField) group ??= field[1];
+      const stream = this.#open(id, 'body', group, content);
       this.#options.opened(stream, fields);
       if (ends) stream.receiveEnd();
     }
-  }
-
-  #groupOf(fields: readonly Field[]): string | undefined {
-    const { groupField } = this.#options.rules;
-    if (groupField !== undefined) for (const [name, value] of fields) if (name === groupField) return value;
-    return undefined;
   }
 
   /** Answers without a stream. */

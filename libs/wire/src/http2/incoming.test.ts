@@ -1,13 +1,23 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, mock, test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
-import { ReceiveWindow } from './windows.ts';
+import { WIRE } from '../defaults.ts';
+import { Incoming, type WindowGrowth } from './incoming.ts';
 
 describe('receive window', () => {
   const KIB = 1024;
   const MIB = 1024 * KIB;
 
   afterEach(() => mock.restoreAll());
+
+  function windowOf(windowBytes: number, rtt: () => number, growth: WindowGrowth, group?: string): Incoming {
+    return new Incoming('body', { config: { ...WIRE, windowBytes }, rtt, growth, group });
+  }
+
+  /** @returns whether it may come */
+  function comes(window: Incoming, bytes: number, excess = 0): boolean {
+    return window.receive(bytes, 0, excess) === undefined;
+  }
 
   /** A clock that moves when it is told to. */
   function clock(): { now: number } {
@@ -21,13 +31,13 @@ describe('receive window', () => {
    * @param way how long after window was returned bytes come that use it, in milliseconds
    * @returns its size in the end
    */
-  function pour(window: ReceiveWindow, time: { now: number }, ms: number, way = 0, rounds = 100): number {
+  function pour(window: Incoming, time: { now: number }, ms: number, way = 0, rounds = 100): number {
     let open = 64 * KIB;
     let largest = open;
     for (let round = 0; round < rounds; round++) {
       const bytes = Math.ceil(open / 2);
       time.now += way;
-      assert.ok(window.receive(bytes));
+      assert.ok(comes(window, bytes));
       time.now += ms;
       open += window.consume(bytes) - bytes;
       largest = Math.max(largest, open);
@@ -43,32 +53,32 @@ describe('receive window', () => {
 
   test('what comes beyond windows, before our SETTINGS were read, has a budget, of which a tenant may use half', () => {
     const growth = budgets(0, 0, 128 * KIB);
-    const open = () => new ReceiveWindow(16 * KIB, () => 1, growth, 'acme');
+    const open = () => windowOf(16 * KIB, () => 1, growth, 'acme');
     const [first, second] = [open(), open()];
-    assert.equal(first.receive(40 * KIB, 48 * KIB), true);
-    assert.equal(first.receive(24 * KIB, 48 * KIB), true);
-    assert.equal(second.receive(32 * KIB, 48 * KIB), true);
-    assert.equal(second.receive(1, 48 * KIB), false);
+    assert.equal(comes(first, 40 * KIB, 48 * KIB), true);
+    assert.equal(comes(first, 24 * KIB, 48 * KIB), true);
+    assert.equal(comes(second, 32 * KIB, 48 * KIB), true);
+    assert.equal(comes(second, 1, 48 * KIB), false);
     first.close();
     const next = open();
-    assert.equal(next.receive(64 * KIB, 48 * KIB), true);
-    assert.equal(next.receive(1, 48 * KIB), false, 'nor more than it may');
-    const stranger = new ReceiveWindow(16 * KIB, () => 1, growth);
-    assert.equal(stranger.receive(40 * KIB, 48 * KIB), true);
+    assert.equal(comes(next, 64 * KIB, 48 * KIB), true);
+    assert.equal(comes(next, 1, 48 * KIB), false, 'nor more than it may');
+    const stranger = windowOf(16 * KIB, () => 1, growth);
+    assert.equal(comes(stranger, 40 * KIB, 48 * KIB), true);
   });
 
   test('what came beyond a window gives its budget back as it is read', () => {
     const growth = budgets(0, 0, 128 * KIB);
-    const window = new ReceiveWindow(16 * KIB, () => 1, growth, 'acme');
+    const window = windowOf(16 * KIB, () => 1, growth, 'acme');
     const held = () => 128 - growth.excess.left / KIB;
-    assert.equal(window.receive(56 * KIB, 48 * KIB), true);
+    assert.equal(comes(window, 56 * KIB, 48 * KIB), true);
     assert.equal(held(), 40);
     assert.equal(window.consume(6 * KIB), 0);
     assert.equal(held(), 34);
     assert.equal(window.consume(24 * KIB), 30 * KIB);
     assert.equal(held(), 10);
     window.account('beta');
-    assert.equal(window.receive(8 * KIB, 48 * KIB), true);
+    assert.equal(comes(window, 8 * KIB, 48 * KIB), true);
     assert.equal(held(), 18);
     assert.equal(window.consume(34 * KIB), 34 * KIB);
     assert.equal(held(), 0);
@@ -77,45 +87,45 @@ describe('receive window', () => {
   });
 
   test('who uses window that was returned has read our SETTINGS, and sends nothing beyond it', () => {
-    const window = new ReceiveWindow(16 * KIB, () => 1, budgets(0, 0, MIB), 'acme');
-    assert.equal(window.receive(40 * KIB, 48 * KIB), true);
+    const window = windowOf(16 * KIB, () => 1, budgets(0, 0, MIB), 'acme');
+    assert.equal(comes(window, 40 * KIB, 48 * KIB), true);
     assert.equal(window.consume(40 * KIB), 40 * KIB);
-    assert.equal(window.receive(24 * KIB, 48 * KIB), true, 'what was on its way');
-    assert.equal(window.receive(1, 48 * KIB), false);
+    assert.equal(comes(window, 24 * KIB, 48 * KIB), true, 'what was on its way');
+    assert.equal(comes(window, 1, 48 * KIB), false);
   });
 
   test('a window that is read fast doubles up to 4 MiB, and further where the round-trip time is long', () => {
     const time = clock();
-    const near = new ReceiveWindow(64 * KIB, () => 1, budgets(100 * MIB, 16 * MIB));
+    const near = windowOf(64 * KIB, () => 1, budgets(100 * MIB, 16 * MIB));
     assert.equal(pour(near, time, 5, 1), 4 * MIB);
-    const far = new ReceiveWindow(64 * KIB, () => 110, budgets(100 * MIB, 0));
+    const far = windowOf(64 * KIB, () => 110, budgets(100 * MIB, 0));
     assert.equal(pour(far, time, 50, 110), 16 * MIB);
   });
 
   test('a window whose halves are returned together, and so once a round trip, grows', () => {
     const time = clock();
-    const window = new ReceiveWindow(64 * KIB, () => 300, budgets(100 * MIB, 0));
+    const window = windowOf(64 * KIB, () => 300, budgets(100 * MIB, 0));
     assert.equal(pour(window, time, 310, 300), 16 * MIB);
   });
 
   test('a window does not grow beyond what its path holds, however fast it is read', () => {
     const time = clock();
-    const window = new ReceiveWindow(64 * KIB, () => 3, budgets(100 * MIB, 16 * MIB));
+    const window = windowOf(64 * KIB, () => 3, budgets(100 * MIB, 16 * MIB));
     assert.equal(pour(window, time, 0.1, 3), 4 * MIB);
-    const longer = new ReceiveWindow(64 * KIB, () => 50, budgets(100 * MIB, 16 * MIB));
+    const longer = windowOf(64 * KIB, () => 50, budgets(100 * MIB, 16 * MIB));
     assert.equal(pour(longer, time, 0.1, 50), 50 * 160 * KIB);
   });
 
   test('a window whose returned bytes are used at once is not that of a long path, whatever a PING of a busy process took', () => {
     const time = clock();
-    const window = new ReceiveWindow(64 * KIB, () => 100, budgets(100 * MIB, 16 * MIB));
+    const window = windowOf(64 * KIB, () => 100, budgets(100 * MIB, 16 * MIB));
     assert.equal(pour(window, time, 10, 1), 4 * MIB);
   });
 
   test('a path that has become longer counts as long again', () => {
     const time = clock();
     let rtt = 1;
-    const window = new ReceiveWindow(64 * KIB, () => rtt, budgets(100 * MIB, 0));
+    const window = windowOf(64 * KIB, () => rtt, budgets(100 * MIB, 0));
     assert.equal(pour(window, time, 5, rtt), 64 * KIB);
     rtt = 110;
     assert.equal(pour(window, time, 5, rtt), 16 * MIB);
@@ -123,19 +133,19 @@ describe('receive window', () => {
 
   test('a window counts from the first bytes on, and not from the dial', () => {
     const time = clock();
-    const window = new ReceiveWindow(64 * KIB, () => 300, budgets(100 * MIB, 0));
+    const window = windowOf(64 * KIB, () => 300, budgets(100 * MIB, 0));
     time.now += 900;
-    assert.ok(window.receive(16 * KIB));
+    assert.ok(comes(window, 16 * KIB));
     assert.equal(window.consume(16 * KIB), 0);
     time.now += 300;
-    assert.ok(window.receive(16 * KIB));
+    assert.ok(comes(window, 16 * KIB));
     assert.equal(window.consume(16 * KIB), (32 + 192) * KIB);
   });
 
   test('windows that grow because they are read fast have a budget of their own', () => {
     const time = clock();
     const limits = budgets(100 * MIB, 16 * MIB);
-    const open = (rtt: number) => pour(new ReceiveWindow(64 * KIB, () => rtt, limits), time, 5, rtt);
+    const open = (rtt: number) => pour(windowOf(64 * KIB, () => rtt, limits), time, 5, rtt);
     assert.equal(open(110), 16 * MIB);
     // The first four take 15.75 MiB of it.
     const sizes = Array.from({ length: 6 }, () => open(1));
@@ -147,18 +157,18 @@ describe('receive window', () => {
   test('a window that is read slowly, or not at all, stays as it began', () => {
     const time = clock();
     const limits = budgets(100 * MIB, 100 * MIB);
-    const slow = new ReceiveWindow(64 * KIB, () => 1, limits);
+    const slow = windowOf(64 * KIB, () => 1, limits);
     assert.equal(pour(slow, time, 1000), 64 * KIB);
-    const stalled = new ReceiveWindow(64 * KIB, () => 1, limits);
-    assert.ok(stalled.receive(64 * KIB));
-    assert.equal(stalled.receive(1), false, 'not a byte more');
+    const stalled = windowOf(64 * KIB, () => 1, limits);
+    assert.ok(comes(stalled, 64 * KIB));
+    assert.equal(comes(stalled, 1), false, 'not a byte more');
     assert.deepEqual([limits.budget.left, limits.local.left], [100 * MIB, 100 * MIB]);
   });
 
   test('all windows grow within the budgets, which get back what a stream had', () => {
     const time = clock();
     const limits = budgets(2 * MIB, 2 * MIB);
-    const windows = [1, 1, 1, 1, 10, 10].map((rtt) => new ReceiveWindow(64 * KIB, () => rtt, limits));
+    const windows = [1, 1, 1, 1, 10, 10].map((rtt) => windowOf(64 * KIB, () => rtt, limits));
     for (const window of windows) pour(window, time, 5, 10);
     for (const { left } of [limits.budget, limits.local]) assert.ok(left < MIB && left >= 0);
     for (const window of windows) window.close();
@@ -170,7 +180,7 @@ describe('receive window', () => {
     const time = clock();
     mock.method(performance, 'now', () => time.now);
     const growing = (group: string) => {
-      const window = new ReceiveWindow(64 * KIB, () => 0, { ...budgets(0, 0), local: budget });
+      const window = windowOf(64 * KIB, () => 0, { ...budgets(0, 0), local: budget });
       window.account(group);
       for (let i = 0; i < 20; i++) {
         time.now += 1;

@@ -1,6 +1,7 @@
 import { SharedBudget } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
-import { MAX_WINDOW } from './frames.ts';
+import { ErrorCode, MAX_WINDOW } from './frames.ts';
+import { type Field, readPseudo } from './heads.ts';
 
 /** Bounds of the growth of windows. */
 export interface WindowGrowth {
@@ -25,11 +26,29 @@ const PROCESS: WindowGrowth = {
   largest: WIRE.largestWindowBytes,
 };
 
+interface IncomingOptions {
+  readonly config: Config;
+  /** The connection's round-trip time, in milliseconds. */
+  readonly rtt: () => number;
+  /** Default: as far as the path can use it. */
+  readonly growth?: WindowGrowth | undefined;
+  /** Who uses its budget. */
+  readonly group?: string | undefined;
+}
+
 /**
- * The receive window of one stream. It starts small, so that many idle or stalled streams hold little. It grows while its reader
- * empties it faster than the connection can fill it, within the process' budget.
+ * What the other side may still send on a stream: a head, as much data as the head says, trailers, an end, then nothing (RFC 9113
+ * sections 5.1 and 8.1). Data also needs room in the stream's window. That starts small, so that many idle or stalled streams hold little. It
+ * grows while its reader empties it faster than the connection can fill it, within the process' budget.
+ *
+ * What a call finds wrong, it returns as the code of a stream error.
  */
-export class ReceiveWindow {
+export class Incoming {
+  /** `head` until a request or a final response has arrived. Nobody else changes it. */
+  state: 'head' | 'body' | 'ended';
+  #informational = 0;
+  /** Bytes that Content-Length still expects; undefined without one. */
+  #left: number | undefined;
   readonly #limits: WindowGrowth;
   readonly #config: Config;
   readonly #rtt: () => number;
@@ -43,7 +62,7 @@ export class ReceiveWindow {
   #grownLocal = 0;
   /** Bytes returned to the other side. */
   #returned = 0;
-  /** Bytes beyond it that nobody has read, and whose budget they use. */
+  /** Bytes beyond the window that nobody has read, and whose budget they use. */
   #exceeding = 0;
   #exceeds = STRANGERS;
   #since = performance.now();
@@ -53,17 +72,36 @@ export class ReceiveWindow {
   /** How long after it they came, in milliseconds. It follows the recent minimum. */
   #usedAfter = Number.POSITIVE_INFINITY;
 
-  /**
-   * @param rtt the connection's round-trip time, in milliseconds
-   * @param group who uses its budget
-   */
-  constructor(size: number, rtt: () => number, limits = PROCESS, group?: string, config: Config = WIRE) {
+  /** @param content how many bytes of data may come: see `contentOf` */
+  constructor(state: 'head' | 'body', { config, rtt, growth = PROCESS, group }: IncomingOptions, content?: number) {
+    this.state = state;
+    this.#left = content;
     this.#config = config;
     this.#group = group;
-    this.#size = size;
-    this.#open = size;
+    this.#size = config.windowBytes;
+    this.#open = config.windowBytes;
     this.#rtt = rtt;
-    this.#limits = limits;
+    this.#limits = growth;
+  }
+
+  /** A further section: a response head, informational or not, or trailers. @param ends whether a call of `end` follows */
+  section(fields: readonly Field[], ends: boolean): number | undefined {
+    if (this.state === 'ended') return ErrorCode.STREAM_CLOSED;
+    const isTrailers = this.state === 'body';
+    const own = readPseudo(fields, isTrailers ? 'trailers' : 'response');
+    const informational = own?.[':status']?.startsWith('1') ?? false;
+    if (!own || (isTrailers ? !ends : informational && ends)) return ErrorCode.PROTOCOL_ERROR;
+    if (!informational) this.state = 'body';
+    else if (++this.#informational > this.#config.informationalHeads) return ErrorCode.ENHANCE_YOUR_CALM;
+    return undefined;
+  }
+
+  /** The stream ends, by a flag on the last frame. */
+  end(): number | undefined {
+    if (this.state === 'ended') return undefined;
+    if (this.state === 'head') return ErrorCode.PROTOCOL_ERROR;
+    this.state = 'ended';
+    return this.#left ? ErrorCode.PROTOCOL_ERROR : undefined;
   }
 
   /** Says who uses the budget, if that is known only after the stream began. A window that has grown already stays with its first user. */
@@ -72,16 +110,24 @@ export class ReceiveWindow {
   }
 
   /**
+   * Bytes of data came.
+   * @param padding bytes that need room in the window alone
    * @param excess what may come beyond the window, if there is budget for it. What was returned does not count: who uses it has read our SETTINGS
-   * @returns whether the other side respected both
    */
-  receive(bytes: number, excess = 0): boolean {
+  receive(length: number, padding = 0, excess = 0): number | undefined {
+    if (this.state !== 'body') return this.state === 'head' ? ErrorCode.PROTOCOL_ERROR : ErrorCode.STREAM_CLOSED;
+    if (this.#left !== undefined) {
+      this.#left -= length;
+      if (this.#left < 0) return ErrorCode.PROTOCOL_ERROR;
+    }
     // A stream that was quiet, such as one whose dial took a round trip, is not a slow one.
     if (this.#open === this.#size) this.#since = performance.now();
+    const bytes = length + padding;
     this.#open -= bytes;
     if (this.#ahead >= 0) this.#measure(bytes);
-    if (bytes === 0 || this.#open >= 0) return true;
-    return this.#open - this.#returned + excess >= 0 && this.#exceed();
+    if (bytes === 0 || this.#open >= 0) return undefined;
+    const fits = this.#open - this.#returned + excess >= 0 && this.#exceed();
+    return fits ? undefined : ErrorCode.FLOW_CONTROL_ERROR;
   }
 
   /** Takes budget for what is unread beyond the window, or gives back what was read of it. @returns whether there is enough */
