@@ -7,7 +7,6 @@ import {
   type Config,
   Connection,
   DEFAULT_FRAME,
-  encodeHead,
   greeting,
   type Metadata,
   type OutgoingHead,
@@ -65,8 +64,8 @@ export function clientCall(socket: Socket, { target, method, metadata, keepalive
     ...{ te: 'trailers', 'content-type': 'application/grpc', 'user-agent': 'isthmus' },
     ...metadata,
   };
-  const stream = connection.request(encodeHead(head));
-  const call = new ClientCall(stream, target, TRANSPORT.packetsHeldBytes, () => connection.leave());
+  const stream = connection.begin(head);
+  const call = new ClientCall(stream, target, TRANSPORT.packetsHeldBytes, () => connection.close());
   connection.start();
   return call;
 }

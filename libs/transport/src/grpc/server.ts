@@ -128,7 +128,7 @@ export class GrpcServer {
     const answer = () => {
       if (socket.destroyed) return;
       const connection = this.#open(socket);
-      connection.leave();
+      connection.close();
       connection.start();
     };
     socket.pause();
@@ -141,7 +141,7 @@ export class GrpcServer {
    */
   drain(): void {
     this.#draining = true;
-    for (const connection of this.#connections) connection.leave();
+    for (const connection of this.#connections) connection.close();
   }
 
   /**
@@ -170,7 +170,7 @@ export class GrpcServer {
     const refused = (why: Error) => {
       if (limits !== this.#first && isBusy(why)) return;
       refusals ??= new Allowance({ atOnce: TRANSPORT.challenges - 1, perSecond: 1000 / TRANSPORT.challengeMs });
-      if (!refusals.spend(1)) connection.leave();
+      if (!refusals.spend(1)) connection.close();
     };
     const proven = (tenant: string) => {
       connection.reads.readers = readersOf(tenant);

@@ -150,7 +150,7 @@ function answerFirstStream(socket: TLSSocket, why: string, wanted: () => void): 
     opened(stream) {
       wanted();
       stream.answer(head, true);
-      connection.leave();
+      connection.close();
     },
     fault: () => socket.destroy(),
   });

@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { type Guarded, onRead, UnsentBound } from '@isthmus/runtime';
 import type { Config } from '../defaults.ts';
@@ -13,7 +14,7 @@ import {
   settingsFrame,
   windowUpdateFrame,
 } from './frames.ts';
-import type { Field } from './heads.ts';
+import { encodeHead, type Field, type OutgoingHead } from './heads.ts';
 import { Output } from './output.ts';
 import { behindBulk, InFlight, Keepalive, Pings } from './pings.ts';
 import { CONNECTION_WINDOW, Reading, type ReadingSink } from './reading.ts';
@@ -26,6 +27,9 @@ import { ConnectionReads, closings, readBudget } from './ticks.ts';
  * it: a gRPC caller closes one after each dial, and the stack of an error is a sixtieth of what that costs.
  */
 const CLOSED = Object.assign(new Error('connection closed'), { code: 'EPIPE' });
+
+/** Of those who are told by events instead: see `Http2Link`. */
+type EventMap = Record<string, unknown[]>;
 
 interface ConnectionOptions {
   readonly role: 'client' | 'server';
@@ -46,7 +50,7 @@ interface ConnectionOptions {
   readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
   /** A request's head was longer than it may be, and was answered. */
   readonly longHead?: (() => void) | undefined;
-  /** The other side is leaving: gracefully, or at once with a reason. */
+  /** No new stream can be opened here: the other side is leaving, gracefully or at once with a reason, or the ids are used up. */
   readonly goaway?: (reason?: Error) => void;
   /** The other side broke the protocol, or did not answer a PING, and the connection ends. */
   readonly failed?: (error: Error) => void;
@@ -82,20 +86,23 @@ const NOTHING = Buffer.alloc(8);
  */
 type State = 'greeting' | 'open' | 'leaving' | 'ended';
 
+/** A client's last stream has it (RFC 9113 section 5.1.1). */
+const LAST_ID = 2 ** 31 - 1;
+
 /**
  * One side of an HTTP/2 connection (RFC 9113), without server push and priorities, for links and for gRPC.
  *
  * It keeps reading even while it cannot write. Node's own endpoint stops reading during a write, so two of them that write much to
  * each other can deadlock (docs/adr/0002).
  */
-export class Connection implements ReadingSink {
+export class Connection<Events extends EventMap = EventMap> extends EventEmitter<Events> implements ReadingSink {
   /** Total bytes received. */
   bytesRead = 0;
   /** Says with which others it is read in turns. */
   readonly reads = new ConnectionReads();
   /** Wraps callbacks of timers and promises: an error that they throw ends the connection. */
   readonly guarded: Guarded;
-  readonly #socket: Socket;
+  readonly socket: Socket;
   readonly #options: ConnectionOptions;
   readonly #config: Config;
   readonly #output: Output;
@@ -103,14 +110,17 @@ export class Connection implements ReadingSink {
   readonly #reading: Reading;
   readonly #pings: Pings;
   readonly #keepalive: Keepalive | undefined;
+  /** Why it has ended. */
+  #over: Error | undefined;
   #state: State = 'greeting';
   #linger: NodeJS.Timeout | undefined;
   /** What was left for the next tick of the event loop. */
   #unread: Buffer | undefined;
 
   constructor(socket: Socket, options: ConnectionOptions) {
+    super();
     const { role, config, greeting, rules, defer, opened, longHead, keepaliveMs } = options;
-    this.#socket = socket;
+    this.socket = socket;
     this.#options = options;
     this.#config = config;
     const failed = (error: Error) => this.#fail(error);
@@ -158,13 +168,13 @@ export class Connection implements ReadingSink {
     return this.#pings.rtt;
   }
 
-  /** Whether no new stream can be opened, by either side. */
-  get leaving(): boolean {
+  /** Whether no new stream can be opened, because one side is leaving. */
+  get closed(): boolean {
     return this.#state === 'leaving' || this.#state === 'ended';
   }
 
   /** Whether it is over, with all its streams. */
-  get ended(): boolean {
+  get destroyed(): boolean {
     return this.#state === 'ended';
   }
 
@@ -177,13 +187,21 @@ export class Connection implements ReadingSink {
   start(first?: Buffer): void {
     if (first) this.#read(first);
     if (this.#state === 'greeting') this.#keepalive?.awaitGreeting();
-    onRead(this.#socket, this.#read);
-    if (!this.#unread) this.#socket.resume();
+    onRead(this.socket, this.#read);
+    if (!this.#unread) this.socket.resume();
   }
 
-  /** Opens a stream of the client, which needs a handler at once. @throws Error when the other side accepts no more streams */
-  request(head: Buffer, group?: string): Http2Stream {
-    return this.#streams.request(head, group);
+  /**
+   * Opens a stream, which needs a handler at once; for the client.
+   * @throws TypeError for a head that HTTP/2 cannot carry; Error if one side is leaving or the other accepts no more streams
+   */
+  begin(head: OutgoingHead): Http2Stream {
+    if (this.#over) throw this.#over;
+    const { goaway, rules } = this.#options;
+    const group = rules.groupField === undefined ? undefined : head[rules.groupField];
+    const stream = this.#streams.request(encodeHead(head), group as string | undefined);
+    if (stream.id === LAST_ID) goaway?.();
+    return stream;
   }
 
   /** The other side may have more streams, send more ahead on each, and have a longer backlog from now on. */
@@ -203,8 +221,8 @@ export class Connection implements ReadingSink {
   }
 
   /** Leaves gracefully: no new streams from either side, and the connection closes after the last one. */
-  leave(): void {
-    if (this.leaving) return;
+  close(): void {
+    if (this.closed) return;
     this.#state = 'leaving';
     this.#streams.refuseNew();
     this.#goaway(ErrorCode.NO_ERROR);
@@ -215,10 +233,10 @@ export class Connection implements ReadingSink {
    * Ends the connection and all open streams.
    * @param told whether the other side hears the reason; it then drops what it has not read yet
    */
-  destroy(reason: Error, told = false): void {
+  destroy(reason: Error = new Error('link was destroyed'), told = false): void {
     if (told && this.#state !== 'ended')
       this.#goaway(ErrorCode.CANCEL, reason.message.slice(0, this.#config.reasonChars));
-    else if (!this.leaving) this.#goaway(ErrorCode.NO_ERROR);
+    else if (!this.closed) this.#goaway(ErrorCode.NO_ERROR);
     if (this.#state === 'ended') this.#cutAfter(this.#config.lingerMs);
     else this.#end(reason, this.#config.lingerMs);
   }
@@ -250,7 +268,7 @@ export class Connection implements ReadingSink {
 
   /** Lets other connections be read before this one. @param left what it has read of its socket already */
   #rest(left?: Buffer): void {
-    this.#socket.pause();
+    this.socket.pause();
     this.#unread = left;
     readBudget.rest(this.reads, () => {
       const unread = this.#unread;
@@ -259,7 +277,7 @@ export class Connection implements ReadingSink {
       if (more) this.#rest(more);
       else {
         readBudget.expect();
-        this.#socket.resume();
+        this.socket.resume();
       }
     });
   }
@@ -327,17 +345,18 @@ export class Connection implements ReadingSink {
     this.#keepalive?.stop();
     if (patience > 0) {
       this.#cutAfter(patience);
-      this.#socket.once('finish', () => this.#cutAfter(this.#config.lingerMs));
+      this.socket.once('finish', () => this.#cutAfter(this.#config.lingerMs));
       this.guarded(() => this.#output.end())();
-    } else this.#socket.destroy();
+    } else this.socket.destroy();
     const reason = this.#options.lost(cause, isFault);
+    this.#over = reason;
     this.#streams.end(reason);
     this.#options.ended?.(reason);
   }
 
   #cutAfter(ms: number): void {
     clearTimeout(this.#linger);
-    if (!this.#socket.destroyed) this.#linger = setTimeout(() => this.#socket.destroy(), ms);
+    if (!this.socket.destroyed) this.#linger = setTimeout(() => this.socket.destroy(), ms);
   }
 
   #closed(): void {

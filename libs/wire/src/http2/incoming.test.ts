@@ -145,7 +145,13 @@ describe('receive window', () => {
   test('windows that grow because they are read fast have a budget of their own', () => {
     const time = clock();
     const limits = budgets(100 * MIB, 16 * MIB);
-    const open = (rtt: number) => pour(windowOf(64 * KIB, () => rtt, limits), time, 5, rtt);
+    const open = (rtt: number) =>
+      pour(
+        windowOf(64 * KIB, () => rtt, limits),
+        time,
+        5,
+        rtt,
+      );
     assert.equal(open(110), 16 * MIB);
     // The first four take 15.75 MiB of it.
     const sizes = Array.from({ length: 6 }, () => open(1));

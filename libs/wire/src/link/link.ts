@@ -1,10 +1,9 @@
-import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { guarding } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { Connection, greeting } from '../http2/connection.ts';
 import { DuplexStream } from '../http2/duplex.ts';
-import { encodeHead, type Head, headOf, type OutgoingHead } from '../http2/heads.ts';
+import { type Head, headOf, type OutgoingHead } from '../http2/heads.ts';
 import type { Http2Stream } from '../http2/stream.ts';
 import type { StreamRules } from '../http2/streams.ts';
 import { afterReads, type Readers } from '../http2/ticks.ts';
@@ -23,7 +22,7 @@ export interface Http2LinkOptions {
   readonly lost?: (reason: Error) => Error;
 }
 
-interface Http2LinkEvents {
+type Http2LinkEvents = {
   /** At the server: the other side opened a stream, which needs a handler at once. */
   begun: [stream: Http2Stream, head: Head];
   /** The same as a Duplex, if nobody listens to `begun`. */
@@ -34,27 +33,16 @@ interface Http2LinkEvents {
   fault: [error: Error];
   /** The link has ended, with all its streams. */
   close: [reason: Error];
-}
-
-/** A client's last stream has it (RFC 9113 section 5.1.1). */
-const LAST_ID = 2 ** 31 - 1;
+};
 
 /** Shared by all links: a small buffer that lives as long as a link keeps the whole 64 KiB that it was cut from. */
 const USUAL = { client: greeting('client', WIRE), server: greeting('server', WIRE) };
 
 /** One side of a connection whose streams are Duplexes, as links use it. */
-export class Http2Link extends EventEmitter<Http2LinkEvents> {
-  readonly socket: Socket;
-  readonly #connection: Connection;
-  readonly #groupField: string | undefined;
-  #over: Error | undefined;
-
+export class Http2Link extends Connection<Http2LinkEvents> {
   constructor({ role, socket, config: given, rules = {}, readers, lost = (reason) => reason }: Http2LinkOptions) {
-    super();
     const config = given ? { ...WIRE, ...given } : WIRE;
-    this.socket = socket;
-    this.#groupField = rules.groupField;
-    this.#connection = new Connection(socket, {
+    super(socket, {
       role,
       config,
       greeting: config === WIRE ? USUAL[role] : greeting(role, config),
@@ -62,78 +50,22 @@ export class Http2Link extends EventEmitter<Http2LinkEvents> {
       defer: afterReads,
       latePongs: false,
       lost,
-      opened: (stream, request) => this.#opened(stream, headOf(request)),
+      opened: (stream, request) => {
+        const head = headOf(request);
+        if (!this.emit('begun', stream, head)) this.emit('stream', new DuplexStream(stream), head);
+      },
       goaway: (reason) => (reason ? this.destroy(reason) : this.#leave()),
       fault: (error) => this.emit('fault', error),
       ended: (reason) => this.#ended(reason),
     });
-    if (readers) this.#connection.reads.readers = readers;
+    if (readers) this.reads.readers = readers;
     this.ping();
-    this.#connection.start();
-  }
-
-  get bytesRead(): number {
-    return this.#connection.bytesRead;
-  }
-
-  /** Total bytes written to the socket. */
-  get bytesWritten(): number {
-    return this.#connection.bytesWritten;
-  }
-
-  /** The round-trip time that PINGs measure, in milliseconds; 0 until it is known. */
-  get rtt(): number {
-    return this.#connection.rtt;
-  }
-
-  /** Whether no new stream can be opened because one side is leaving. */
-  get closed(): boolean {
-    return this.#connection.leaving;
-  }
-
-  get destroyed(): boolean {
-    return this.#connection.ended;
-  }
-
-  /** Streams that are open on the wire. */
-  get open(): number {
-    return this.#connection.open;
+    this.start();
   }
 
   /** As `begin`, but the stream is a Duplex from the beginning. */
   request(head: OutgoingHead): DuplexStream {
     return new DuplexStream(this.begin(head));
-  }
-
-  /**
-   * Opens a stream, which needs a handler at once; for the client.
-   * @throws TypeError for a head that HTTP/2 cannot carry; Error if the link is leaving or the other side accepts no more streams
-   */
-  begin(head: OutgoingHead): Http2Stream {
-    if (this.#over) throw this.#over;
-    const group = this.#groupField === undefined ? undefined : head[this.#groupField];
-    const stream = this.#connection.request(encodeHead(head), group as string | undefined);
-    if (stream.id === LAST_ID) this.#leave();
-    return stream;
-  }
-
-  /** Sends a PING. @param done called on its answer; never if the link ends first */
-  ping(done?: () => void): void {
-    this.#connection.ping(done);
-  }
-
-  /** Leaves gracefully: no new streams from either side, and the connection closes after the last one. */
-  close(): void {
-    this.#connection.leave();
-  }
-
-  /** Ends the connection and all open streams. */
-  destroy(reason: Error = new Error('link was destroyed'), told = false): void {
-    this.#connection.destroy(reason, told);
-  }
-
-  #opened(stream: Http2Stream, head: Head): void {
-    if (!this.emit('begun', stream, head)) this.emit('stream', new DuplexStream(stream), head);
   }
 
   /** No stream can be opened here any more: the other side is leaving, or the ids are used up. */
@@ -144,9 +76,7 @@ export class Http2Link extends EventEmitter<Http2LinkEvents> {
 
   /** Even if one listener throws, the others are called. */
   #ended(reason: Error): void {
-    this.#over = reason;
-    for (const listener of this.rawListeners('close'))
-      this.#connection.guarded(() => Reflect.apply(listener, this, [reason]))();
+    for (const listener of this.rawListeners('close')) this.guarded(() => Reflect.apply(listener, this, [reason]))();
   }
 }
 
