@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { Queue } from './collections.ts';
 import { RUNTIME } from './defaults.ts';
 import { memory } from './resources.ts';
 
@@ -64,37 +65,32 @@ function isPacked(piece: Uint8Array): boolean {
   return piece.length < RUNTIME.smallPieceBytes || (piece.length < RUNTIME.lastBlockBytes && pins(piece));
 }
 
-/** Received bytes that wait for their reader, in order. */
+/** Bytes that wait to be read or sent, in order. */
 export class Waiting {
-  readonly #pieces: Uint8Array[] = [];
+  readonly #pieces = new Queue<Uint8Array>();
   #packing = new Packing();
-  #length = 0;
-
-  /** In bytes. */
-  get length(): number {
-    return this.#length;
-  }
+  /** In bytes. Its own methods alone change it. */
+  length = 0;
 
   push(piece: Uint8Array): void {
-    this.#length += piece.length;
-    const at = this.#pieces.length - 1;
-    const last = this.#pieces[at];
+    this.length += piece.length;
+    const { last } = this.#pieces;
     const more = last && this.#packing.extend(last, piece);
-    if (more) this.#pieces[at] = more;
+    if (more) this.#pieces.last = more;
     else this.#pieces.push(this.#packing.begin(piece));
   }
 
   /** Returns the next piece, or undefined if nothing waits. */
   shift(): Uint8Array | undefined {
     const piece = this.#pieces.shift();
-    if (this.#pieces.length === 0) this.#packing = new Packing();
-    this.#length -= piece?.length ?? 0;
+    if (this.#pieces.size === 0) this.#packing = new Packing();
+    this.length -= piece?.length ?? 0;
     return piece;
   }
 
   clear(): void {
-    this.#pieces.length = 0;
+    this.#pieces.clear();
     this.#packing = new Packing();
-    this.#length = 0;
+    this.length = 0;
   }
 }

@@ -1,4 +1,4 @@
-import { type Guarded, Packing, Queue } from '@isthmus/runtime';
+import { type Guarded, Waiting } from '@isthmus/runtime';
 import type { Config } from '../defaults.ts';
 import { MarkAllowance } from './floods.ts';
 import { dataHead, ErrorCode, Flag, FrameType, headersFrames, lastMarkFrame, MAX_WINDOW } from './frames.ts';
@@ -38,22 +38,15 @@ export class SendQueue {
   /** Bytes of the first piece that have been sent. */
   #offset = 0;
   /** The pieces behind the first one, which wait for longer. */
-  #rest: Queue<Buffer> | undefined;
-  #packing: Packing | undefined;
+  #rest: Waiting | undefined;
 
   push(piece: Buffer): void {
     this.length += piece.length;
-    if (this.#first) this.#pushRest(piece);
-    else this.#first = piece;
-  }
-
-  #pushRest(piece: Buffer): void {
-    this.#rest ??= new Queue();
-    this.#packing ??= new Packing();
-    const { last } = this.#rest;
-    const longer = last && this.#packing.extend(last, piece);
-    if (longer) this.#rest.last = longer as Buffer;
-    else this.#rest.push(this.#packing.begin(piece) as Buffer);
+    if (!this.#first) this.#first = piece;
+    else {
+      this.#rest ??= new Waiting();
+      this.#rest.push(piece);
+    }
   }
 
   /** Moves its first bytes to the output. */
@@ -67,7 +60,7 @@ export class SendQueue {
       left -= end - this.#offset;
       this.#offset = end;
       if (end < piece.length) continue;
-      this.#first = this.#rest?.shift();
+      this.#first = this.#rest?.shift() as Buffer | undefined;
       this.#offset = 0;
     }
   }
@@ -77,7 +70,6 @@ export class SendQueue {
     this.#first = undefined;
     this.#offset = 0;
     this.#rest = undefined;
-    this.#packing = undefined;
   }
 }
 
