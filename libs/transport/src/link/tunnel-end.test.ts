@@ -269,6 +269,17 @@ describe('two ends on links, which a hub joins', () => {
     await tunnels.idle();
   });
 
+  test('a stream that was reset before its end had a user tells that user', async () => {
+    const { gateway } = await hub();
+    const port = await destination((socket) => socket.resume());
+    const { end } = await gateway.dial(request(port));
+    const { streams } = gateway as unknown as { readonly streams: Iterable<Http2Stream> };
+    for (const stream of streams) stream.reset(ErrorCode.PROTOCOL_ERROR);
+    const told = Promise.withResolvers<Error | undefined>();
+    end.use({ onData() {}, onDrain() {}, onEnd() {}, onClose: told.resolve }, 'acme');
+    assert.equal((await told.promise)?.message, 'stream was reset with PROTOCOL_ERROR');
+  });
+
   test('a reset that no side of ours sends is a failure with its code', async () => {
     const { gateway, server, tunnels, outcomes } = await hub();
     const port = await destination((socket) => socket.resume());
