@@ -45,7 +45,7 @@ export interface Fault {
 export interface Composition {
   readonly result: Composed | { readonly faults: readonly Fault[] };
   /** The secrets and config maps that it depends on, whether they are there or not. */
-  readonly names: ReadonlySet<string>;
+  readonly names: readonly string[];
 }
 
 /** Where the files lie that tenants' files name: members pass over names that begin with a dot. And how tenants' files end. */
@@ -78,7 +78,8 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
   const faults: Fault[] = [];
   const files = new Map<string, string>();
   const names = new Set<string>();
-  const fields: Record<string, unknown> = Object.assign({}, ...sources.map((source) => source.fields));
+  const said = sources.map(({ fields: each }) => (typeof each === 'string' ? JSON.parse(each) : each));
+  const fields: Record<string, unknown> = Object.assign({}, ...said);
   const { tenant = `${namespace}-${name}`, clusterProfile, unixSocket: _, source: __, ...rest } = fields;
   for (const { unkept } of sources) if (unkept !== undefined) faults.push({ at: '', message: unkept });
   if (!NAME.test(namespace) || !NAME.test(name)) faults.push({ at: '', message: 'its name is no name of a file' });
@@ -153,7 +154,7 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
   const bytes = [...files.values()].reduce((sum, { length }) => sum + length, 0);
   if (bytes > SYNC.namespaceBytes)
     faults.push({ at: '', message: `what it names has ${bytes} bytes: at most ${SYNC.namespaceBytes} are written` });
-  if (faults.length > 0) return { names, result: { faults } };
+  if (faults.length > 0) return { names: [...names], result: { faults } };
   const digest = createHash('sha256');
   for (const [file, bytes] of files) digest.update(`${file} ${bytes.length}\n`).update(bytes, 'latin1');
   const folder = `${FILES}/${fileName(sources[0])}.${digest.digest('hex').slice(0, 16)}`;
@@ -169,7 +170,10 @@ export function compose(sources: readonly [Source, ...Source[]], stores: Stores)
   const ca = [...files].find(([file]) => CALLERS_CA.test(file))?.[1] ?? '';
   const profile = secret === undefined ? undefined : { secret, token, ca, serverName };
   const source = sources.at(-1) ?? sources[0];
-  return { names, result: { source, tenant: String(tenant), text, files, folder, ...(profile && { profile }) } };
+  return {
+    names: [...names],
+    result: { source, tenant: String(tenant), text, files, folder, ...(profile && { profile }) },
+  };
 }
 
 /** A file that the tenant's file is to name. */

@@ -156,7 +156,8 @@ export interface Source extends SourceName {
   readonly uid?: string;
   /** Whether its end needs no grace. */
   readonly atOnce: boolean;
-  readonly fields: Readonly<Record<string, unknown>>;
+  /** What it says of a tenant, in JSON if it says that itself: a text takes a third of what is in it. */
+  readonly fields: Readonly<Record<string, unknown>> | string;
   /** Why its fields are not kept, if they are not. */
   readonly unkept?: string;
 }

@@ -1,8 +1,9 @@
 import { SYNC_ITSELF, SYNC_REPORT, type SyncReport } from '@isthmus/admission';
 import { countIn } from '@isthmus/runtime';
+import type { Metrics } from '@isthmus/service';
 import { SYNC } from './defaults.ts';
 import type { Directory } from './directory.ts';
-import type { Verdict } from './sync.ts';
+import type { Sync, Verdict } from './sync.ts';
 
 /** What the sync tells the members that read its directory: that it runs, and what of its objects is not in force. */
 export class Report {
@@ -47,4 +48,18 @@ function inTurns(verdicts: readonly Verdict[]): Verdict[] {
   const before = new Map<string, number>();
   const ranked = verdicts.map((verdict) => ({ verdict, rank: countIn(before, verdict.source.namespace, 1) }));
   return ranked.sort((a, b) => a.rank - b.rank).map(({ verdict }) => verdict);
+}
+
+/** Prometheus' text of what the sync has written. */
+export function syncMetrics(sync: Sync): Metrics {
+  return async () => {
+    let faults = 0;
+    for (const { fault } of sync.verdicts) if (fault !== undefined) faults++;
+    const gauge = (name: string, help: string, value: number) =>
+      `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${value}\n`;
+    const body =
+      gauge('isthmus_sync_tenants', "Tenants' files in the directory.", sync.written) +
+      gauge('isthmus_sync_objects_refused', 'Objects whose newest state is not in force.', faults);
+    return { body, contentType: 'text/plain; version=0.0.4; charset=utf-8' };
+  };
 }

@@ -8,12 +8,10 @@ export class Part {
   /** Why something of it is not kept, if it did not fit. */
   short: string | undefined;
   readonly #total: Total;
-  readonly #why: string;
 
   /** @param total of its namespace */
-  constructor(total: Total, why: string) {
+  constructor(total: Total) {
     this.#total = total;
-    this.#why = why;
   }
 
   /**
@@ -24,7 +22,7 @@ export class Part {
     const total = this.#total;
     const fits = total.bytes + bytes <= SYNC.namespaceBytes && total.entries + entries <= SYNC.namespaceEntries;
     if (!fits) {
-      if (needed) this.short = this.#why;
+      if (needed) this.short = total.why;
       return false;
     }
     this.bytes += bytes;
@@ -40,7 +38,12 @@ export class Part {
   }
 }
 
-type Total = Pick<Part, 'bytes' | 'entries'>;
+interface Total {
+  bytes: number;
+  entries: number;
+  /** What is said of it if it is more than the share. One text, because thousands of objects may have it. */
+  readonly why: string;
+}
 
 export interface SharesOptions {
   /** What is said of a namespace that has more than its share. */
@@ -74,10 +77,14 @@ export class Shares {
   /** Gives back what an object had, and lets it take what it has now. @param name `NAMESPACE/NAME` */
   keep<K>(name: string, keep: (part: Part) => K): K {
     const namespace = namespaceOf(name);
-    const total = getOrPut(this.#totals, namespace, () => ({ bytes: 0, entries: 0 }));
+    const total = getOrPut(this.#totals, namespace, () => ({
+      bytes: 0,
+      entries: 0,
+      why: this.#options.why(namespace),
+    }));
     const before = this.#held.get(name);
     before?.giveBack();
-    const part = new Part(total, this.#options.why(namespace));
+    const part = new Part(total);
     const kept = keep(part);
     if (part.entries > 0) this.#held.set(name, part);
     else this.#held.delete(name);

@@ -10,7 +10,7 @@ import {
   type TenantSource,
 } from '@isthmus/admission';
 import { inWords } from '@isthmus/tunnel';
-import { type Composed, compose, type Fault, fileName, type Profile, type Stores } from './compose.ts';
+import { type Composed, compose, type Fault, type Profile, type Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import type { Source, SourceName } from './kinds.ts';
@@ -65,7 +65,7 @@ export class Sync {
   readonly #pending = new Map<string, Pending>();
   readonly #verdicts = new Map<string, Verdict>();
   /** By object: the secrets and config maps that it names. */
-  readonly #names = new Map<string, ReadonlySet<string>>();
+  readonly #names = new Map<string, readonly string[]>();
   /** Names of objects that are gone, with their kind, and when what they said ends. */
   readonly #leaving = new Map<string, { readonly kind: Source['kind']; readonly at: number }>();
   #running: Promise<void> = Promise.resolve();
@@ -106,7 +106,7 @@ export class Sync {
 
   /** A secret or config map is new, has changed or is gone. */
   changedValues(name: string): void {
-    for (const [object, names] of this.#names) if (names.has(name)) this.#due.add(object);
+    for (const [object, names] of this.#names) if (names.includes(name)) this.#due.add(object);
   }
 
   /** Writes what has changed. Calls follow each other. */
@@ -253,8 +253,7 @@ export class Sync {
 
 /** @param name `NAMESPACE/NAME` */
 function baseOf(name: string): string {
-  const [namespace = '', object = ''] = name.split('/');
-  return fileName({ namespace, name: object });
+  return name.replace('/', '.');
 }
 
 /** @param base of a file: a namespace has no dot in it */

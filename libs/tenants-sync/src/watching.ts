@@ -129,14 +129,15 @@ export class Watching implements AsyncDisposable {
       const whole = keep(object);
       if (!whole) return undefined;
       const { status = {}, metadata } = object;
-      const characters = JSON.stringify(whole.fields).length;
+      const fields = JSON.stringify(whole.fields);
+      const characters = fields.length;
       const isLarge = characters > SYNC.valueBytes;
       const fits = !isLarge && part.take(characters, 1);
       if (!fits && !part.take(0, 1) && !known) return undefined;
       const told = JSON.stringify(status).length > SYNC.statusCharacters ? {} : status;
       if (kind === TENANT)
         this.#statuses.set(objectName(object), { status: told, version: metadata.resourceVersion ?? '' });
-      if (fits) return whole;
+      if (fits) return kind === TENANT ? { ...whole, fields } : whole;
       const large = `it has ${characters} characters: at most ${SYNC.valueBytes} are read`;
       return { ...whole, fields: {}, unkept: isLarge ? large : `${part.short}` };
     };

@@ -11,7 +11,7 @@ const DAY_MS = 86_400_000;
 /** Sorted before all others. */
 const HOSTILE = 'a-hostile';
 /** What a sync may have resident: without that namespace 90 MiB, and of large objects no more if there are three times as many. */
-const MOST_MIB = 180;
+const MOST_MIB = 150;
 const LARGE = Buffer.alloc(MIB, 'x').toString();
 
 const ofSecret = (name: string) => ({ agents: [{ certificates: { ca: { secretRef: { name, key: 'ca.crt' } } } }] });
