@@ -7,6 +7,7 @@ import {
   encodeMark,
   type ResumeOffer,
   readMark,
+  TUNNEL,
 } from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
@@ -104,6 +105,11 @@ test('an answer brings the ticket, or where the tunnel goes on', () => {
   assert.equal(readAnswer(passed(head, { 'isthmus-resume': 'instance=1;secret=2' })).ticket, undefined);
   const answer: AttachAnswer = { from: 3, received: 4, taken: 5, final: 6 };
   assert.deepEqual(readAttachedAnswer(passed(attachedHead({ ...NAMES, answer }))), { ...NAMES, answer });
+});
+
+test('of a long refusal only the beginning is told', () => {
+  const head = { ':status': '502', 'proxy-status': `agent; error=dns_error; details="${'x'.repeat(60_000)}"` };
+  assert.throws(() => readAnswer(head), { code: 'dns_error', message: 'x'.repeat(TUNNEL.errorTextChars) });
 });
 
 test('a mark keeps its positions, and other bytes are none', () => {

@@ -16,6 +16,7 @@ import {
   NotAuthorised,
   parseDestination,
   type ResumeTicket,
+  TUNNEL,
 } from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
@@ -365,7 +366,7 @@ function readRefusal(head: Head, status: number): DialError {
   const name = /;\s*error=([a-z_]+)/.exec(given ?? '')?.[1] ?? '';
   const details = /;\s*details="((?:[^"\\]|\\.)*)"/.exec(given ?? '')?.[1]?.replace(/\\(.)/g, '$1');
   const code: DialErrorCode = isDialErrorCode(name) ? name : 'proxy_internal_error';
-  const text = details ?? `answered with status ${status}`;
+  const text = details?.slice(0, TUNNEL.errorTextChars) ?? `answered with status ${status}`;
   // For the audit record of the gateway.
   const rule = head['isthmus-rule'];
   return new DialError(code, text, {
