@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { selfSigned } from '@isthmus/certificates';
+import { changed } from '@isthmus/runtime/testing';
+import { ADMISSION } from './defaults.ts';
 import type { FileProblems } from './tenants.ts';
 import { TenantsDir } from './tenants-dir.ts';
 
@@ -49,6 +51,18 @@ test('tenants follow the files of a directory', async (context) => {
   await look();
   assert.deepEqual(seen, ['acme -', 'beta -', ' -acme']);
   assert.deepEqual(failures, []);
+});
+
+test('tenants in force stay where others come that are too many, whatever their names', async (context) => {
+  using _most = changed(ADMISSION, { tenantFiles: 2 });
+  const { seen, failures, follow, write } = await directory(context);
+  for (const name of ['beta', 'gamma']) await write(`${name}.yaml`, `tenant: ${name}`);
+  const { tenants, look } = await bound(follow());
+  await write('acme.yaml', 'tenant: acme');
+  await look();
+  assert.deepEqual([...tenants.all].map(({ name }) => name).sort(), ['beta', 'gamma']);
+  assert.deepEqual(seen, ['beta,gamma -']);
+  assert.match(`${failures.at(-1)?.[0]?.problems[0]?.message}`, /^3 files: only 2 are read/);
 });
 
 test('a unix socket is of one tenant, however its path is written', async (context) => {

@@ -117,10 +117,12 @@ export class TenantsDir {
     const { dir } = this.#options;
     const files = new Map<string, Known>();
     const unreadable: FileProblems[] = [];
-    if (names.length > ADMISSION.tenantFiles)
-      unreadable.push(problem(dir, `${names.length} files: only the first ${ADMISSION.tenantFiles} are read`));
+    const excess = names.length - ADMISSION.tenantFiles;
+    if (excess > 0) unreadable.push(problem(dir, `${names.length} files: only ${ADMISSION.tenantFiles} are read`));
+    // Whoever can add files takes no place of one that is in force.
+    const left = new Set(excess > 0 ? names.filter((name) => !this.#files.has(name)).slice(-excess) : []);
     this.#stale = this.#deep && (await this.#credentials.stale());
-    for (const [index, name] of names.slice(0, ADMISSION.tenantFiles).entries()) {
+    for (const [index, name] of names.filter((each) => !left.has(each)).entries()) {
       if (index % ADMISSION.tenantsATick === ADMISSION.tenantsATick - 1) await tick();
       const before = this.#files.get(name);
       try {
