@@ -116,15 +116,21 @@ export async function list<V extends object, M extends object>(
   const items = all.slice(0, limit);
   const [first] = items;
   const single = names.length === 1 && all.length === 1 && first !== undefined && kind.names(first)[0] === names[0];
-  // Without one that was chosen, the text would say that the plane has none.
+  const unheard = listed.items.length === 0 && listed.unanswered.length > 0 && (await nobodyTold(call, listed));
+  // Without one that was chosen, or any answer, the text would say that the plane has none.
   const text =
-    items.length > 0 || listed.items.length === 0
+    items.length > 0 || (listed.items.length === 0 && !unheard)
       ? listed.text
-      : () => (names.length > 0 ? '' : `None of the ${kind.name} match\n`);
+      : () => (names.length > 0 || unheard ? '' : `None of the ${kind.name} match\n`);
   print(kind, call, { ...listed, items, text }, all, single);
   const unknown = names.filter((name) => !all.some((item) => kind.names(item).includes(name)));
   if (unknown.length > 0) throw missing(kind.one, unknown, listed.unanswered);
-  return listed.status ?? statusOf(false, listed.unanswered);
+  return (unheard ? undefined : listed.status) ?? statusOf(false, listed.unanswered);
+}
+
+async function nobodyTold(call: Call, { unanswered }: Pick<Listed<never>, 'unanswered'>): Promise<boolean> {
+  const { members } = await call.plane();
+  return members.every(({ id }) => unanswered.some(({ member }) => member === id));
 }
 
 /** One that a silent member may know is not known to be missing. */

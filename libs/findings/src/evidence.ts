@@ -34,6 +34,8 @@ export interface Evidence {
   /** All of the plane. */
   readonly hubs: readonly Hub[];
   readonly sessions: readonly Session[];
+  /** Whether nobody who was asked told of sessions. */
+  readonly sessionsUntold?: boolean;
   /** Other clocks: the asker's and the registry's. What agents claim is compared with these and with members', and decides nothing. */
   readonly clocks: readonly { readonly of: string; readonly aheadMs: number; readonly claimed?: true }[];
   /** In milliseconds since the epoch. */

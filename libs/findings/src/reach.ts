@@ -108,6 +108,8 @@ export function ofAgents(evidence: Evidence): Result[] {
   const [first, ...others] = evidence.members;
   if (first && [first, ...others].every(({ roles }) => roles.includes('agent')))
     return evidence.members.flatMap(ofOneAgent);
+  if (evidence.sessionsUntold)
+    return [report.fail('the plane', 'no member tells of sessions', 'isthmus agents says why each of them does not')];
   if (sessions.length === 0) {
     const todo = "check the agents' logs, their --proxy-server-host, --ca-cert and certificate, and the refusals";
     return [report.fail('the plane', 'no agent has a session: no dial can succeed', todo)];

@@ -12,7 +12,7 @@ import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Semaphore } from '@isthmus/runtime';
 import { ISTHMUS } from '../defaults.ts';
 import { ago, isoTime, renamed } from '../output.ts';
-import { type Answer, type Answers, byName, type Member, type Unanswered } from './member.ts';
+import { type Answer, type Answers, byName, type Member } from './member.ts';
 import type { Plane } from './plane.ts';
 
 /** A session, with what the clock says by which its times are. */
@@ -26,12 +26,12 @@ export function sessionViews(sessions: readonly TimedSession[]): SessionView[] {
 export async function sessionsOf(
   plane: Plane,
   tenant: string,
-): Promise<{ sessions: TimedSession[]; unanswered: readonly Unanswered[] }> {
+): Promise<{ sessions: TimedSession[] } & Answers<unknown>> {
   const { answers, unanswered } = await plane.ask('listSessions', { tenant }, { roles: ['hub', 'gateway'] });
   const told = answers.map(({ member: { id }, value: { sessions, nowMs } }) => {
     return { id, sessions: sessions.map((session) => ({ ...session, nowMs })) };
   });
-  return { sessions: sessionsIn(told), unanswered };
+  return { sessions: sessionsIn(told), answers, unanswered };
 }
 
 const PROTOCOLS = namesOf(adminApi.LinkProtocol, 'LINK_PROTOCOL');
@@ -69,7 +69,7 @@ const NOTHING: Answers<never> = { answers: [], unanswered: [] };
 /** Asks the members of a plane for all that the rules look at. @param configs whether to ask for their flags, too */
 export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
   const began = Date.now();
-  const [statuses, lists, flags, tenants, { sessions }] = await Promise.all([
+  const [statuses, lists, flags, tenants, { sessions, ...heard }] = await Promise.all([
     plane.ask('getStatus', {}),
     plane.ask('listMembers', {}),
     configs ? plane.ask('getConfig', {}) : NOTHING,
@@ -94,7 +94,8 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
   const clocks = [{ of: 'this machine', aheadMs: 0 }];
   // Most members are right, and this machine may not be.
   const now = Date.now() + middleOf(members.flatMap(({ aheadMs }) => aheadMs ?? []));
-  const evidence = { members, hubs: [...hubs.values()], sessions, clocks, now } satisfies Evidence;
+  const untold = heard.answers.length === 0 && heard.unanswered.length > 0 && { sessionsUntold: true };
+  const evidence = { members, hubs: [...hubs.values()], sessions, ...untold, clocks, now } satisfies Evidence;
   return { statuses, lists, configs: flags, evidence, tookMs: Date.now() - began };
 }
 

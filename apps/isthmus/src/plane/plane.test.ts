@@ -113,6 +113,21 @@ test('a member whose answer has other types than its method is named, and the ot
   }
 });
 
+test('what nobody tells is not said to be missing in the plane', async () => {
+  for (const [args, method] of [
+    [['agents'], 'ListSessions'],
+    [['agents', '--sessions'], 'ListSessions'],
+    [['tunnels'], 'ListTunnels'],
+    [['tenants'], 'ListTenants'],
+    [['check', '--no-dials'], 'ListSessions'],
+  ] as const) {
+    await using plane = await withHung('', undefined, { [method]: { sessions: 5, tunnels: 5, tenants: 5 } }, true);
+    const { stdout, status } = await isthmus(plane.address, ...args);
+    assert.doesNotMatch(stdout, /No agent has|no agent has|No tenant|[Nn]o tunnel|None/, `isthmus ${args.join(' ')}`);
+    assert.equal(status, args[0] === 'check' ? 1 : 3, stdout);
+  }
+});
+
 test('texts and numbers of a member are shown as what its method says they are', async () => {
   for (const [args, method, answer] of [
     [['tunnels'], 'ListTunnels', { tunnels: [{ dialId: 99, tenant: true, agentId: -1, destination: 5 }] }],
@@ -153,11 +168,13 @@ const ROLES: Readonly<Record<string, 'gateway' | 'hub'>> = { g: 'gateway', h: 'h
 /**
  * The admin port of g1, which answers for g1, g2, h1 and h2, one of which hangs. No agent of theirs serves anything.
  * @param odd what h1 answers, and g1 where it dials, by the method
+ * @param allOdd whether the others answer the same
  */
 async function withHung(
   hung: string,
   sessions: readonly object[] = ['a1', 'a2'].map((agentId) => ({ sessionId: agentId, agentId, hubId: 'h2' })),
   odd: Readonly<Record<string, object>> = {},
+  allOdd = false,
 ) {
   const members = ['g1', 'g2', 'h1', 'h2'].map((id) => {
     return { id, roles: [ROLES[id[0] as string] as string], address: '', version: '', zone: '' };
@@ -202,7 +219,7 @@ async function withHung(
     if (over) seen.askedAgain.push(...silent.map(({ id }) => `${method} of ${id}`));
     for (const member of asked.filter((each) => !silent.includes(each))) {
       if (method === 'Dial') seen.dialled.push(member.id);
-      const isOdd = member.id === 'h1' || method === 'Dial';
+      const isOdd = allOdd || member.id === 'h1' || method === 'Dial';
       const answer = (isOdd && odd[method]) || (answers[method] ?? {});
       response.write(`${JSON.stringify({ member, answer })}\n`);
     }
