@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, it, test } from 'node:test';
-import { setTimeout } from 'node:timers/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { ISTHMUS } from '../defaults.ts';
 import { run } from '../program.ts';
 import { TestTerminal } from '../testing/test-terminal.ts';
@@ -201,10 +201,12 @@ async function withHung(
   };
   const server = createServer(async (request, response) => {
     const { method, members: to, roles, agent, timeoutMs } = JSON.parse(await text(request));
-    const late = () =>
-      setTimeout(timeoutMs, undefined, { ref: false }).then(() => {
-        over = true;
-      });
+    const late = async () => {
+      await setTimeout(timeoutMs, undefined, { ref: false });
+      // What was asked before may be on its way, if this process stood still.
+      for (let turn = 0; turn < 20; turn++) await setImmediate();
+      over = true;
+    };
     if (agent) {
       seen.agents.push(agent.id);
       seen.waitedMs = Math.max(seen.waitedMs, timeoutMs);
