@@ -1,4 +1,4 @@
-import { SERVER_DIRECTIONS, type Subscriptions } from '../events.ts';
+import { SERVER_DIRECTIONS } from '../events.ts';
 import { type Durations, Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
@@ -35,30 +35,30 @@ export function agentMetrics({ events, tunnels }: ObservedProgram, options: Agen
   const own = families.under('isthmus_');
   const traffic = { role: 'agent', tunnels } as const;
   const upstream = { dials: endpointDials(families) };
-  const all = [endpointMetrics(families), serverLinkMetrics(families), packetMetrics(families)];
+  endpointMetrics(families);
+  serverLinkMetrics(families);
+  packetMetrics(families);
   const leases = leaseCount(families, LATENCY_BUCKETS);
   let state: AgentState = { connected: 0, wanted: 0 };
-  all.push(
-    dialMetrics(own, { ...traffic, upstream }),
-    tunnelMetrics(own, traffic),
-    refusalMetrics(own, 'agent'),
-    coverageMetrics(own, () => state),
-    certificateMetrics(own),
-    auditMetrics(own),
-  );
+  dialMetrics(own, { ...traffic, upstream });
+  tunnelMetrics(own, traffic);
+  refusalMetrics(own, 'agent');
+  coverageMetrics(own, () => state);
+  certificateMetrics(own);
+  auditMetrics(own);
   keptMetrics(own, () => state.kept);
   families.measured('open_endpoint_connections', 'Current number of open endpoint connections.', openTunnels(traffic));
-  const ends = options.process ? [processMetrics(families)] : [];
+  if (options.process) processMetrics(families);
   return {
     leases,
     measure(seen) {
       state = seen;
     },
-    ...families.page(events, all, ...ends),
+    ...families.page(events),
   };
 }
 
-function coverageMetrics(families: Families, state: () => AgentState): Subscriptions {
+function coverageMetrics(families: Families, state: () => AgentState): void {
   families.measured('agent_sessions', 'Sessions of this agent, without those that drain.', () => state().connected);
   families.measured(
     'agent_sessions_wanted',
@@ -66,7 +66,7 @@ function coverageMetrics(families: Families, state: () => AgentState): Subscript
     () => state().wanted,
   );
   const opens = families.counter('server_link_opens_total', 'Links to servers that this agent opened.');
-  return { 'server:open': () => opens.value++ };
+  families.on({ 'server:open': () => opens.value++ });
 }
 
 /** Includes DNS and connecting, but only dials that succeeded, as upstream does. */
@@ -78,31 +78,27 @@ function endpointDials(families: Families): Durations {
   );
 }
 
-function endpointMetrics(families: Families): Subscriptions {
-  const failures = families.counters(
-    'endpoint_dial_failure_total',
+function endpointMetrics(families: Families): void {
+  const failures = families.counter(
+    'endpoint_dial_failure_total{reason}',
     'Number of failures dialing the remote endpoint, by reason (example: timeout).',
-    ['reason'],
   );
-  return { 'endpoint:failure': (timedOut) => failures.of({ reason: timedOut ? 'timeout' : 'unknown' }).value++ };
+  families.on({ 'endpoint:failure': (timedOut) => failures.of({ reason: timedOut ? 'timeout' : 'unknown' }).value++ });
 }
 
-function serverLinkMetrics(families: Families): Subscriptions {
-  const failures = families.counters(
-    'server_connection_failure_count',
+function serverLinkMetrics(families: Families): void {
+  const failures = families.counter(
+    'server_connection_failure_count{direction}',
     'Count of failures to send to or receive from the proxy server, labeled by the direction (from_server or to_server). DEPRECATED, please use stream_events_error_total',
-    ['direction'],
   );
   const open = families.gauge('open_server_connections', 'Current number of open server connections.');
   const known = families.gauge('known_server_count', 'Current number of servers agent is trying to connect to.');
-  return {
+  families.on({
     'server:open': () => open.value++,
     'server:close': () => open.value--,
-    'server:failure'(_address, at) {
-      failures.of({ direction: SERVER_DIRECTIONS[at] }).value++;
-    },
+    'server:failure': (_address, at) => failures.of({ direction: SERVER_DIRECTIONS[at] }).value++,
     'server:known'(count) {
       known.value = count;
     },
-  };
+  });
 }

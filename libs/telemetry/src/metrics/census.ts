@@ -60,7 +60,7 @@ export function showByName(
   counts: () => ReadonlyMap<string, number>,
   always: () => readonly string[] = () => [],
 ): void {
-  families.tallied('gauge', `${by}_${name}`, `Current number of ${what}, by ${by}. ${REST}`, [by], () =>
+  families.tallied('gauge', `${by}_${name}{${by}}`, `Current number of ${what}, by ${by}. ${REST}`, () =>
     Array.from(
       bounded(counts(), always()),
       ([of, count]) => [{ [by]: of } as Record<typeof by, string>, count] as const,

@@ -174,8 +174,8 @@ test('labels with the same values are one series, whatever their order and their
 test('a family without labels always has its line, one with labels has lines only for labels that were used', async () => {
   const families = new Families('x_');
   families.counter('alone_total', 'A.');
-  families.gauges('labelled', 'B.', ['l']).of({ l: 'y' }).value = 2.5;
-  families.histograms('unused_seconds', 'C.', [1], ['l']);
+  families.gauge('labelled{l}', 'B.').of({ l: 'y' }).value = 2.5;
+  families.histogram('unused_seconds{l}', 'C.', [1]);
   const { body } = await families.render();
   const lines = body
     .toString()

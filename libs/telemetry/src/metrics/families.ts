@@ -43,8 +43,12 @@ export interface Declared {
   readonly buckets?: readonly number[];
 }
 
-/** Values by their labels. */
-type Lines<L extends string> = Iterable<readonly [labels: Labels<L>, value: number]>;
+/** The labels of a family, by its head: `name`, or `name{label,label}`, as docs/METRICS.md has it. */
+type LabelsOf<Head extends string> = Head extends `${string}{${infer Names}}` ? Split<Names> : never;
+type Split<Names extends string> = Names extends `${infer First},${infer More}` ? First | Split<More> : Names;
+
+/** What a family counts: one value without labels, otherwise one for each set of them. */
+type Counted<Head extends string, T> = [LabelsOf<Head>] extends [never] ? T : Series<LabelsOf<Head>, T>;
 
 /** A family on a page, and the function that reads its samples. */
 interface Entry {
@@ -52,83 +56,77 @@ interface Entry {
   readonly read: () => readonly Sample[];
 }
 
+/** What all families of a page share. */
+interface Shared {
+  readonly entries: Entry[];
+  readonly subscriptions: Subscriptions[];
+  readonly ends: (() => void)[];
+}
+
 /**
- * Metric families under one prefix. A family without labels is on the page from the start, at 0. A family with labels has a line for
- * each set of labels that was used.
+ * Metric families under one prefix, each named by its head. A family without labels is on the page from the start, at 0. A family with
+ * labels has a line for each set of labels that was used.
  */
 export class Families {
-  readonly #entries: Entry[];
   readonly #prefix: string;
+  readonly #shared: Shared;
   #others: () => Promise<readonly Family[]> = async () => [];
   readonly #renders = new Renders();
 
-  constructor(prefix: string, entries: Entry[] = []) {
-    this.#entries = entries;
+  constructor(prefix: string, shared: Shared = { entries: [], subscriptions: [], ends: [] }) {
     this.#prefix = prefix;
-  }
-
-  get declared(): readonly Declared[] {
-    return this.#entries.map(({ declared }) => declared);
+    this.#shared = shared;
   }
 
   /** Returns a view of the same page, for families with another prefix. */
   under(prefix: string): Families {
-    return new Families(prefix, this.#entries);
+    return new Families(prefix, this.#shared);
   }
 
-  counter(name: string, help: string): Count {
-    return this.counters(name, help, []).of({});
+  counter<Head extends string>(head: Head, help: string): Counted<Head, Count> {
+    return this.#counted('counter', head, help);
   }
 
-  counters<L extends string>(name: string, help: string, labels: readonly L[]): Series<L, Count> {
-    return this.#counted('counter', name, help, labels);
-  }
-
-  gauge(name: string, help: string): Count {
-    return this.gauges(name, help, []).of({});
-  }
-
-  gauges<L extends string>(name: string, help: string, labels: readonly L[]): Series<L, Count> {
-    return this.#counted('gauge', name, help, labels);
+  gauge<Head extends string>(head: Head, help: string): Counted<Head, Count> {
+    return this.#counted('gauge', head, help);
   }
 
   /** @param buckets upper bounds in seconds, ascending, without infinity */
-  histogram(name: string, help: string, buckets: readonly number[]): Durations {
-    return this.histograms(name, help, buckets, []).of({});
-  }
-
-  histograms<L extends string>(
-    name: string,
-    help: string,
-    buckets: readonly number[],
-    labels: readonly L[],
-  ): Series<L, Durations> {
-    const series = new Series(labels, () => new Durations(buckets));
-    const declared = { ...this.#declare('histogram', name, help, labels), buckets };
+  histogram<Head extends string>(head: Head, help: string, buckets: readonly number[]): Counted<Head, Durations> {
+    const declared = { ...this.#declared('histogram', head, help), buckets };
+    const series = new Series(declared.labels, () => new Durations(buckets));
     const read = () => Array.from(series, ([labels, durations]) => durations.sample(labels));
-    this.#entries.push({ declared, read });
-    return series;
+    this.#shared.entries.push({ declared, read });
+    return counted(declared, series);
   }
 
   /** Adds a gauge that is computed for each page. It is absent while `measure` returns undefined. */
   measured(name: string, help: string, measure: () => number | undefined): void {
-    this.tallied('gauge', name, help, [], () => {
+    this.tallied('gauge', name, help, () => {
       const value = measure();
       return value === undefined ? [] : [[{}, value]];
     });
   }
 
   /** Adds a gauge or counter whose lines are computed for each page. */
-  tallied<L extends string>(
+  tallied<Head extends string>(
     type: 'counter' | 'gauge',
-    name: string,
+    head: Head,
     help: string,
-    labels: readonly L[],
-    tally: () => Lines<L>,
+    tally: () => Iterable<readonly [labels: Labels<LabelsOf<Head>>, value: number]>,
   ): void {
-    const declared = this.#declare(type, name, help, labels);
     const read = () => Array.from(tally(), ([labels, value]) => ({ labels, value }));
-    this.#entries.push({ declared, read });
+    this.#shared.entries.push({ declared: this.#declared(type, head, help), read });
+  }
+
+  /** Listens to events while there is a page. */
+  on(subscriptions: Subscriptions): void {
+    this.#shared.subscriptions.push(subscriptions);
+  }
+
+  /** @param end stops what feeds the page, when it is closed */
+  defer(end: () => void): void {
+    this.#shared.ends.push(end);
   }
 
   /** Adds families that somebody else reads for each page. */
@@ -136,11 +134,12 @@ export class Families {
     this.#others = read;
   }
 
-  /** Returns the page, filled by events. @param ends what else to stop when it is closed */
-  page(events: PlaneEvents, all: readonly Subscriptions[], ...more: readonly (() => void)[]): Metrics {
-    const ends = [...more, ...all.map((subscriptions) => subscribe(events, subscriptions))];
+  /** Returns the page, filled by events. */
+  page(events: PlaneEvents): Metrics {
+    const { entries, subscriptions, ends: deferred } = this.#shared;
+    const ends = [...deferred, ...subscriptions.map((each) => subscribe(events, each))];
     return {
-      declared: this.declared,
+      declared: entries.map(({ declared }) => declared),
       collect: () => this.collect(),
       render: (accept, tenant) => this.render(accept, tenant),
       close() {
@@ -157,33 +156,36 @@ export class Families {
   }
 
   async collect(): Promise<readonly Family[]> {
-    const ours = this.#entries.map(({ declared, read }) => ({ ...declared, samples: read() }));
+    const ours = this.#shared.entries.map(({ declared, read }) => ({ ...declared, samples: read() }));
     return [...ours, ...(await this.#others())];
   }
 
   #of(tenant: string): Family[] {
-    return this.#entries
+    return this.#shared.entries
       .filter(({ declared }) => declared.labels.includes('tenant'))
       .map(({ declared, read }) => ({ ...declared, samples: read().filter(({ labels }) => labels.tenant === tenant) }))
       .filter(({ samples }) => samples.length > 0);
   }
 
-  #counted<L extends string>(
-    type: 'counter' | 'gauge',
-    name: string,
-    help: string,
-    labels: readonly L[],
-  ): Series<L, Count> {
-    const series = new Series(labels, (): Count => ({ value: 0 }));
-    this.tallied(type, name, help, labels, () => Array.from(series, ([labels, { value }]) => [labels, value]));
-    return series;
+  #counted<Head extends string>(type: 'counter' | 'gauge', head: Head, help: string): Counted<Head, Count> {
+    const declared = this.#declared(type, head, help);
+    const series = new Series(declared.labels, (): Count => ({ value: 0 }));
+    const read = () => Array.from(series, ([labels, { value }]) => ({ labels, value }));
+    this.#shared.entries.push({ declared, read });
+    return counted(declared, series);
   }
 
-  #declare(type: FamilyType, name: string, help: string, labels: readonly string[]): Declared {
-    const full = this.#prefix + name;
-    if (this.declared.some((other) => other.name === full)) throw new Error(`a family ${full} already exists`);
-    return { type, name: full, help, labels };
+  #declared(type: FamilyType, head: string, help: string): Declared {
+    const [own = '', ...labels] = head.split(/[{,}]/).filter(Boolean);
+    const name = this.#prefix + own;
+    if (this.#shared.entries.some(({ declared }) => declared.name === name))
+      throw new Error(`a family ${name} already exists`);
+    return { type, name, help, labels };
   }
+}
+
+function counted<Head extends string, T>({ labels }: Declared, series: Series<string, T>): Counted<Head, T> {
+  return (labels.length > 0 ? series : series.of({})) as Counted<Head, T>;
 }
 
 /**

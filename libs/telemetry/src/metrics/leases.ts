@@ -1,4 +1,4 @@
-import type { Families } from './families.ts';
+import type { Count, Durations, Families, Series } from './families.ts';
 
 /** One call to the Kubernetes API about leases. */
 interface LeaseCall {
@@ -16,15 +16,16 @@ const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10
 type Told = readonly [name: string, help: string];
 
 /** Counts calls of one kind, and how long they took. @param status upstream's label for the status */
-function callsOf<L extends string>(
+function callsOf(
   families: Families,
-  status: L,
+  status: 'http_status_code' | 'http_response_code',
   [name, help]: Told,
   latency?: Told,
   buckets: readonly number[] = DEFAULT_BUCKETS,
 ) {
-  const totals = families.counters<string>(name, help, [status, 'reason']);
-  const times = latency && families.histograms<string>(...latency, buckets, [status]);
+  const totals: Series<string, Count> = families.counter(`${name}{${status},reason}`, help);
+  const times: Series<string, Durations> | undefined =
+    latency && families.histogram(`${latency[0]}{${status}}`, latency[1], buckets);
   return ({ status: code, reason, ms = 0 }: Omit<LeaseCall, 'ms'> & Partial<LeaseCall>) => {
     totals.of({ [status]: code, reason }).value++;
     times?.of({ [status]: code }).observe(ms / 1000);

@@ -1,5 +1,4 @@
 import type { SessionWatcher } from '@isthmus/directory';
-import type { Subscriptions } from '../events.ts';
 import { Census, ownSessions, type SessionCounter, showByName } from './census.ts';
 import type { Families } from './families.ts';
 import { type LimitedTenant, tenantLimitMetrics } from './tenants.ts';
@@ -33,19 +32,18 @@ export interface GatewayState {
 }
 
 interface PlaneMetrics {
-  readonly subscriptions: Subscriptions;
   /** Lets one more count the sessions that dials can use. Call before events come. */
   watch(counter: SessionCounter): void;
   /** Call once, as soon as the program has its plane. */
   measure(state: PlaneState): void;
-  close(): void;
 }
 
 /** The metrics of a plane, as seen by one of its gateways or hubs. */
 export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTenants: boolean): PlaneMetrics {
   let state: PlaneState | undefined;
   let unwatch = () => {};
-  const registry = registryMetrics(families, () => state?.registry);
+  families.defer(() => unwatch());
+  registryMetrics(families, () => state?.registry);
   const known = new Census();
   families.measured(
     'known_sessions',
@@ -67,19 +65,18 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
       for (const counter of counters) counter.count(session, by);
     },
   };
+  if (role === 'hub') families.on(ownSessions(all));
   return {
-    subscriptions: role === 'hub' ? { ...registry, ...ownSessions(all) } : registry,
     watch: (counter) => counters.push(counter),
     measure(seen) {
       state = seen;
       if (seen.gateway)
         unwatch = seen.gateway.watch({ came: (each) => all.count(each, 1), went: (each) => all.count(each, -1) });
     },
-    close: () => unwatch(),
   };
 }
 
-function registryMetrics(families: Families, registry: () => PlaneState['registry'] | undefined): Subscriptions {
+function registryMetrics(families: Families, registry: () => PlaneState['registry'] | undefined): void {
   const up = families.gauge('registry_up', '1 while the registry answers, 0 while it does not.');
   up.value = 1;
   const answered = () => registry()?.lastAnswerAt;
@@ -94,11 +91,11 @@ function registryMetrics(families: Families, registry: () => PlaneState['registr
   families.measured('registry_lag_changes', 'Changes in the registry that this process has not read.', () =>
     answered() === undefined ? undefined : registry()?.behind,
   );
-  return {
+  families.on({
     registry(state) {
       up.value = state === 'up' ? 1 : 0;
     },
-  };
+  });
 }
 
 function coverageMetrics(families: Families, known: Census, gateway: () => GatewayState | undefined): void {

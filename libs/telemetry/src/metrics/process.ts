@@ -2,14 +2,13 @@ import { getOrPut } from '@isthmus/runtime';
 import { type Role, unlessProbed } from '@isthmus/tunnel';
 import type { Registry } from 'prom-client';
 import { TELEMETRY } from '../defaults.ts';
-import type { Subscriptions } from '../events.ts';
 import type { Bucket, Family, FamilyType, Sample } from './exposition.ts';
 import type { Families } from './families.ts';
 
-/** Adds what a process says of itself: the event loop's delay, `process_*` and `nodejs_*`. Call it only once per process. @returns a function that stops it */
-export function processMetrics(families: Families): () => void {
+/** Adds what a process says of itself: the event loop's delay, `process_*` and `nodejs_*`. Call it only once per process. */
+export function processMetrics(families: Families): void {
   families.append(processFamilies());
-  return eventLoopDelay(families.under('isthmus_'));
+  families.defer(eventLoopDelay(families.under('isthmus_')));
 }
 
 /**
@@ -114,29 +113,27 @@ export function eventLoopDelay(families: Families, now = () => performance.now()
 }
 
 /** Counts the audit records that a process lost. */
-export function auditMetrics(families: Families): Subscriptions {
+export function auditMetrics(families: Families): void {
   const dropped = families.counter('audit_dropped_total', 'Audit records that were lost.');
-  return {
+  families.on({
     'audit:dropped'(records) {
       dropped.value += records;
     },
-  };
+  });
 }
 
 /** When a program's certificates expire, and whether their files can be used. */
-export function certificateMetrics(families: Families): Subscriptions {
-  const expiry = families.gauges(
-    'certificate_expiry_timestamp_seconds',
+export function certificateMetrics(families: Families): void {
+  const expiry = families.gauge(
+    'certificate_expiry_timestamp_seconds{where}',
     'When the certificate in use expires, in seconds since the epoch, by where it is used: on a port (callers, agents, peers, admin), or as a client certificate (uplink, redis, and peers on a gateway).',
-    ['where'],
   );
-  const faults = families.gauges(
-    'certificate_faults',
+  const faults = families.gauge(
+    'certificate_faults{where}',
     'Certificate files, CA bundles, tokens of agents and credentials for Redis that cannot be used, or not whole, by where they are used. The log and isthmus check say why.',
-    ['where'],
   );
   const faulty = new Map<string, Set<string>>();
-  return {
+  families.on({
     certificate(where, validUntil) {
       expiry.of({ where }).value = validUntil / 1000;
     },
@@ -146,30 +143,27 @@ export function certificateMetrics(families: Families): Subscriptions {
       else of.delete(files);
       faults.of({ where }).value = of.size;
     },
-  };
+  });
 }
 
 /** What a process turns away, what it gets wrong itself, and whose reader it did not wait for. */
-export function refusalMetrics(families: Families, role: Role): Subscriptions {
-  const refused = families.counters(
-    'refused_total',
+export function refusalMetrics(families: Families, role: Role): void {
+  const refused = families.counter(
+    'refused_total{where}',
     'Connections and requests that were malformed or not allowed, by where.',
-    ['where'],
   );
-  const faults = families.counters(
-    'faults_total',
+  const faults = families.counter(
+    'faults_total{where}',
     'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log.',
-    ['where'],
   );
-  const stalled = families.counters(
-    'stalled_tunnels_ended_total',
+  const stalled = families.counter(
+    'stalled_tunnels_ended_total{role}',
     'Tunnels cut because their reader read nothing for 10 s and blocked others.',
-    ['role'],
   );
   stalled.of({ role });
-  return {
+  families.on({
     'tunnel:stalled': (by) => stalled.of({ role: by }).value++,
     fault: (where) => faults.of({ where }).value++,
     ...unlessProbed((where) => refused.of({ where }).value++),
-  };
+  });
 }

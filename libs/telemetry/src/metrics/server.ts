@@ -1,6 +1,5 @@
 import type { Strategy } from '@isthmus/directory';
 import type { Role } from '@isthmus/tunnel';
-import type { Subscriptions } from '../events.ts';
 import { Backends, ownSessions } from './census.ts';
 import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCollection } from './leases.ts';
@@ -50,43 +49,45 @@ export function serverMetrics({ events, tunnels }: ObservedProgram, options: Ser
   const { strategies, keptAfter } = options;
   const role: 'gateway' | 'hub' = options.role === 'hub' ? 'hub' : 'gateway';
   const backends = backendMetrics(families, strategies);
-  const { upstream, answers } = upstreamTraffic(families, { role, tunnels });
-  const all = [answers, connectionMetrics(families, LATENCY_BUCKETS), packetMetrics(families)];
+  const upstream = upstreamTraffic(families, { role, tunnels });
+  connectionMetrics(families, LATENCY_BUCKETS);
+  packetMetrics(families);
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role, options.tenants !== undefined);
   const attempts = role === 'gateway' ? attemptCounts(own) : undefined;
   const tenants = options.tenants && tenantMetrics(own, role, tunnels, options.tenants);
   const traffic = { role, tunnels, upstream, keptAfter, attempts, ofTenant: tenants?.of };
-  const { clients, subscriptions: ofClients } = clientMetrics(own, tunnels);
-  all.push(
-    dialMetrics(own, traffic),
-    tunnelMetrics(own, traffic, clients),
-    ofClients,
-    refusalMetrics(own, role),
-    plane.subscriptions,
-    certificateMetrics(own),
-    auditMetrics(own),
-  );
-  if (role === 'gateway') all.push(parkedMetrics(own), hubLinkMetrics(own), resumeMetrics(own));
-  if (options.role !== 'gateway') all.push(sessionMetrics(own));
-  if (tenants) {
-    all.push(tenants.subscriptions);
-    plane.watch(tenants.sessions);
+  const clients = clientMetrics(own, tunnels);
+  dialMetrics(own, traffic);
+  tunnelMetrics(own, traffic, clients);
+  refusalMetrics(own, role);
+  certificateMetrics(own);
+  auditMetrics(own);
+  if (role === 'gateway') {
+    parkedMetrics(own);
+    hubLinkMetrics(own);
+    resumeMetrics(own);
   }
+  if (options.role !== 'gateway') sessionMetrics(own);
+  if (tenants) plane.watch(tenants.sessions);
   // As with upstream, a server that is also a hub counts only the agents that are connected to itself.
-  if (options.role === 'server') all.push(ownSessions(backends));
+  if (options.role === 'server') own.on(ownSessions(backends));
   else plane.watch(backends);
-  const ends = options.process ? [plane.close, processMetrics(families)] : [plane.close];
-  return { leases, measure: plane.measure, ...families.page(events, all, ...ends) };
+  if (options.process) processMetrics(families);
+  return { leases, measure: plane.measure, ...families.page(events) };
 }
 
 /** The metrics page of `isthmus hold`: its dials and tunnels, and how these went on. */
 export function holdMetrics({ events, tunnels }: ObservedProgram): Metrics {
   const own = new Families('isthmus_');
   const traffic = { role: 'gateway', tunnels } as const;
-  const ofTunnels = [tunnelMetrics(own, traffic), refusalMetrics(own, 'gateway'), resumeMetrics(own)];
-  const all = [...ofTunnels, dialMetrics(own, traffic), certificateMetrics(own)];
-  return own.page(events, all, processMetrics(own));
+  tunnelMetrics(own, traffic);
+  refusalMetrics(own, 'gateway');
+  resumeMetrics(own);
+  dialMetrics(own, traffic);
+  certificateMetrics(own);
+  processMetrics(own);
+  return own.page(events);
 }
 
 function upstreamTraffic(families: Families, traffic: { readonly role: Role } & Pick<ObservedProgram, 'tunnels'>) {
@@ -107,16 +108,15 @@ function upstreamTraffic(families: Families, traffic: { readonly role: Role } & 
     'Current number of established end-to-end connections (post-dial).',
     openTunnels(traffic),
   );
-  const failures = families.counters(
-    'dial_failure_count',
+  const failures = families.counter(
+    'dial_failure_count{reason}',
     'Number of dial failures observed. Multiple failures can occur for a single dial request.',
-    ['reason'],
   );
-  const answers: Subscriptions = {
+  families.on({
     'dial:undelivered': () => failures.of({ reason: 'send_rsp' }).value++,
     'dial:unasked': () => failures.of({ reason: 'unrecognized_response' }).value++,
-  };
-  return { upstream: { dials, tunnels, pending, failures }, answers };
+  });
+  return { dials, tunnels, pending, failures };
 }
 
 function backendMetrics(families: Families, strategies: readonly Strategy[]): Backends {
@@ -129,9 +129,8 @@ function backendMetrics(families: Families, strategies: readonly Strategy[]): Ba
   );
   families.tallied(
     'gauge',
-    'ready_backends',
+    'ready_backends{proxy_strategy}',
     'Number of konnectivity agent connected to the proxy server',
-    ['proxy_strategy'],
     () => strategies.map((strategy) => [{ proxy_strategy: strategy }, backends.ready(strategy)] as const),
   );
   return backends;

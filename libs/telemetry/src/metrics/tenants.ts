@@ -1,7 +1,6 @@
 import { type DialUse, notAuthorisedIn, type Role, unlessProbed } from '@isthmus/tunnel';
 import { type DialLimits, GAUGE_LIMITS, REFUSING_LIMITS, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { TELEMETRY } from '../defaults.ts';
-import type { Subscriptions } from '../events.ts';
 import { DistinctNames, type SessionCounter } from './census.ts';
 import type { Families, ObservedProgram } from './families.ts';
 import { carried, type OfTenant, type TenantsTraffic } from './traffic.ts';
@@ -26,7 +25,7 @@ export function tenantMetrics(
   role: Role,
   tunnels: ObservedProgram['tunnels'],
   state: TenantsState,
-): { readonly of: TenantsTraffic; readonly subscriptions: Subscriptions; readonly sessions: SessionCounter } {
+): { readonly of: TenantsTraffic; readonly sessions: SessionCounter } {
   const counts = new Map<string, OfTenant>();
   const agents = new DistinctNames();
   const of = (tenant: string): OfTenant | undefined => {
@@ -37,19 +36,16 @@ export function tenantMetrics(
     return made;
   };
   declare(families, { role, counts, tunnels, agents, state });
-  return {
-    of,
-    sessions: { count: ({ tenant, agentId }, by) => agents.count(tenant, agentId, by) },
-    subscriptions: {
-      tenants({ gone }) {
-        for (const tenant of gone) counts.delete(tenant);
-      },
-      ...unlessProbed((_where, _remote, error) => {
-        const tally = of(notAuthorisedIn(error)?.principal?.tenant ?? '');
-        if (tally) tally.refused++;
-      }),
+  families.on({
+    tenants({ gone }) {
+      for (const tenant of gone) counts.delete(tenant);
     },
-  };
+    ...unlessProbed((_where, _remote, error) => {
+      const tally = of(notAuthorisedIn(error)?.principal?.tenant ?? '');
+      if (tally) tally.refused++;
+    }),
+  });
+  return { of, sessions: { count: ({ tenant, agentId }, by) => agents.count(tenant, agentId, by) } };
 }
 
 interface Kept {
@@ -63,9 +59,8 @@ interface Kept {
 function declare(families: Families, { role, counts, tunnels, agents, state }: Kept): void {
   families.tallied(
     'counter',
-    'tenant_dials_total',
+    'tenant_dials_total{tenant,outcome}',
     'Dials, by tenant and outcome: established, failed, abandoned by the caller, or refused by policy or a limit.',
-    ['tenant', 'outcome'],
     () =>
       [...counts].flatMap(([tenant, { dials }]) =>
         Object.entries(dials).map(([outcome, count]) => [{ tenant, outcome }, count] as const),
@@ -73,9 +68,8 @@ function declare(families: Families, { role, counts, tunnels, agents, state }: K
   );
   families.tallied(
     'counter',
-    'tenant_tunnel_bytes_total',
+    'tenant_tunnel_bytes_total{tenant,direction}',
     'Bytes that tunnels carried, by tenant, up (caller to destination) or down; open tunnels included.',
-    ['tenant', 'direction'],
     () => {
       const sums = carried(counts, tunnels, (tunnel) => (tunnel.role === role ? tunnel.dial.tenant : undefined));
       return sums.map(([tenant, direction, bytes]) => [{ tenant, direction }, bytes] as const);
@@ -83,19 +77,17 @@ function declare(families: Families, { role, counts, tunnels, agents, state }: K
   );
   families.tallied(
     'counter',
-    'tenant_refused_total',
+    'tenant_refused_total{tenant}',
     'Connections and requests of peers that were refused after they had proven their tenant.',
-    ['tenant'],
     () => [...counts].map(([tenant, { refused }]) => [{ tenant }, refused] as const),
   );
-  families.tallied('gauge', 'tenant_agents', 'Agents with sessions that dials can use, by tenant.', ['tenant'], () =>
+  families.tallied('gauge', 'tenant_agents{tenant}', 'Agents with sessions that dials can use, by tenant.', () =>
     [...agents.tenants()].filter(([tenant]) => state.has(tenant)).map(([tenant, count]) => [{ tenant }, count]),
   );
   families.tallied(
     'gauge',
-    'tenant_certificate_expiry_timestamp_seconds',
+    'tenant_certificate_expiry_timestamp_seconds{tenant,where}',
     "When a tenant's certificate expires, in seconds since the epoch: its server certificate (server), and the first of the CAs of its agents and callers.",
-    ['tenant', 'where'],
     () =>
       Array.from(
         state.certificates(),
@@ -122,7 +114,7 @@ const WHOSE = `Of ${TELEMETRY.metricNames} tenants at most.`;
 /** What tenants use of a gateway, against their limits. */
 export function tenantLimitMetrics(families: Families, using: () => Iterable<LimitedTenant>): void {
   const seen = () => [...using()].slice(0, TELEMETRY.metricNames);
-  families.tallied('gauge', 'tenant_limit', `Limit of a tenant in this process. ${WHOSE}`, ['tenant', 'limit'], () =>
+  families.tallied('gauge', 'tenant_limit{tenant,limit}', `Limit of a tenant in this process. ${WHOSE}`, () =>
     seen().flatMap(({ name: tenant, limits }) =>
       USED_LIMITS.filter((limit) => limits[limit] < Number.POSITIVE_INFINITY).map(
         (limit) => [{ tenant, limit }, limits[limit]] as const,
@@ -130,14 +122,13 @@ export function tenantLimitMetrics(families: Families, using: () => Iterable<Lim
     ),
   );
   // How rates are used follows from `tenant_dials_total` and `tenant_tunnel_bytes_total`.
-  families.tallied('gauge', 'tenant_use', `What a tenant uses of a limit now. ${WHOSE}`, ['tenant', 'limit'], () =>
+  families.tallied('gauge', 'tenant_use{tenant,limit}', `What a tenant uses of a limit now. ${WHOSE}`, () =>
     seen().flatMap(({ name: tenant, use }) => GAUGE_LIMITS.map((limit) => [{ tenant, limit }, use[limit]] as const)),
   );
   families.tallied(
     'counter',
-    'tenant_refused_dials_total',
+    'tenant_refused_dials_total{tenant,limit}',
     `Dials of a tenant that one of its limits refused, by limit. ${WHOSE}`,
-    ['tenant', 'limit'],
     () =>
       seen().flatMap(({ name: tenant, use }) =>
         REFUSING_LIMITS.map((limit) => [{ tenant, limit }, use.refused.get(limit) ?? 0] as const),

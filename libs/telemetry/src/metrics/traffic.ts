@@ -10,7 +10,6 @@ import {
   type TunnelInfo,
   upstreamReason,
 } from '@isthmus/tunnel';
-import type { Subscriptions } from '../events.ts';
 import { recounted, showByName } from './census.ts';
 import type { Count, Durations, Families, ObservedProgram, Series } from './families.ts';
 
@@ -67,14 +66,13 @@ interface TrafficOptions {
  * Counts the dials of one role that failed, and measures how long dials take, by phase. Phases that only our own hubs and agents report are
  * missing for others.
  */
-export function dialMetrics(families: Families, options: TrafficOptions): Subscriptions {
+export function dialMetrics(families: Families, options: TrafficOptions): void {
   const { role, upstream, keptAfter = Number.POSITIVE_INFINITY, attempts, ofTenant } = options;
   // A series appears with its first dial: most phases have only one or two outcomes.
-  const latencies = families.histograms(
-    'dial_latency_seconds',
+  const latencies = families.histogram(
+    'dial_latency_seconds{phase,outcome}',
     'How long dials took, by outcome (established, failed, abandoned by the caller; attempts also overtaken by another) and phase: total, park (waiting for a session), attempt (each one), hub and agent (each including everything behind it), dns and connect (at the agent).',
     DIAL_BUCKETS,
-    ['phase', 'outcome'],
   );
   const seen: Partial<Record<`${Phase} ${Outcome}`, Durations>> = {};
   const observe = (phase: Phase, outcome: Outcome, ms?: number, traceparent?: string, kept?: boolean) => {
@@ -83,12 +81,11 @@ export function dialMetrics(families: Families, options: TrafficOptions): Subscr
     seen[series] ??= latencies.of({ phase, outcome });
     seen[series].observe(ms / 1000, traceparent, kept);
   };
-  const errors = families.counters(
-    'dial_errors_total',
+  const errors = families.counter(
+    'dial_errors_total{error}',
     'Dials that failed to become a tunnel, by error name (RFC 9209).',
-    ['error'],
   );
-  return {
+  families.on({
     'dial:start'(by) {
       if (by === role && upstream?.pending) upstream.pending.value++;
     },
@@ -124,17 +121,16 @@ export function dialMetrics(families: Families, options: TrafficOptions): Subscr
         observe('attempt', outcome, attempt.ms, traceparent);
       }
     },
-  };
+  });
 }
 
 type Attempts = Readonly<Record<AttemptKind, Readonly<Record<Outcome, Count>>>>;
 
 /** The attempts of a gateway's dials, which `dialMetrics` counts. */
 export function attemptCounts(families: Families): Attempts {
-  const attempts = families.counters(
-    'dial_attempts_total',
+  const attempts = families.counter(
+    'dial_attempts_total{kind,outcome}',
     'Attempts to dial, by kind (first through a session, retry after a failed one, hedge alongside a slow one, or direct by the gateway itself) and outcome.',
-    ['kind', 'outcome'],
   );
   const ofKind = (kind: AttemptKind) =>
     Object.fromEntries(OUTCOMES.map((outcome) => [outcome, attempts.of({ kind, outcome })]));
@@ -142,16 +138,16 @@ export function attemptCounts(families: Families): Attempts {
 }
 
 /** Counts a gateway's parked dials. */
-export function parkedMetrics(families: Families): Subscriptions {
+export function parkedMetrics(families: Families): void {
   const parked = families.gauge('dials_parked', 'Dials that wait for a session.');
   const parks = families.counter('dial_parks_total', 'How often dials were parked to wait for a session.');
-  return {
+  families.on({
     'dial:park'({ trial }) {
       parked.value++;
       if (!trial) parks.value++;
     },
     'dial:unpark': () => parked.value--,
-  };
+  });
 }
 
 /** Adds the bytes of open tunnels to those of ended ones. @param keyOf of which of them a tunnel is; undefined for none */
@@ -185,33 +181,30 @@ export function tunnelMetrics(
   families: Families,
   { role, tunnels, upstream, ofTenant }: TrafficOptions,
   clients?: Map<string, ClientCounts>,
-): Subscriptions {
+): void {
   openMetrics(families, role, tunnels);
   const ended = { up: 0, down: 0 };
   families.tallied(
     'counter',
-    'tunnel_bytes_total',
+    'tunnel_bytes_total{direction}',
     'Bytes that tunnels carried, up (caller to destination) or down (destination to caller), open tunnels included.',
-    ['direction'],
     () => {
       const sums = carried([[role, ended]], tunnels, (tunnel) => (tunnel.role === role ? role : undefined));
       return sums.map(([, direction, bytes]) => [{ direction }, bytes] as const);
     },
   );
-  const idle = families.counters(
-    'idle_tunnels_ended_total',
+  const idle = families.counter(
+    'idle_tunnels_ended_total{role}',
     'Tunnels that a drain ended because they were idle for --drain-idle-timeout.',
-    ['role'],
   );
   idle.of({ role });
-  const resets = families.counters(
-    'reset_tunnels_total',
+  const resets = families.counter(
+    'reset_tunnels_total{by}',
     'Tunnels that one of their ends reset, or that failed at it, by which end.',
-    ['by'],
   );
   for (const by of ['caller', 'destination']) resets.of({ by });
   const cuts = role === 'gateway' ? cutsByTenant(families) : undefined;
-  return {
+  families.on({
     'tunnel:open'({ role: of, dial: { tenant } }) {
       if (of === 'api-server' && clients) getOrPut(clients, tenant, clientCounts);
       if (of === role && cuts) getOrPut(cuts, tenant, () => new Map(CUT_BY.map((cut) => [cut, 0])));
@@ -238,7 +231,7 @@ export function tunnelMetrics(
         clients?.delete(tenant);
       }
     },
-  };
+  });
 }
 
 /** Tunnels that are open, as they are when a page is read. An agent does not know the hub of a tunnel. */
@@ -246,20 +239,14 @@ function openMetrics(families: Families, role: Role, tunnels: ObservedProgram['t
   const own = function* (nameOf: (tunnel: TunnelInfo) => string) {
     for (const tunnel of tunnels) if (tunnel.role === role) yield nameOf(tunnel);
   };
-  const [tenants, hubs] = [new Map<string, number>(), new Map<string, number>()];
-  showByName(families, 'tenant', 'tunnels', 'open tunnels', () =>
-    recounted(
-      tenants,
-      own(({ dial }) => dial.tenant),
-    ),
-  );
-  if (role !== 'agent')
-    showByName(families, 'hub', 'tunnels', 'open tunnels', () =>
-      recounted(
-        hubs,
-        own(({ hubId }) => hubId),
-      ),
-    );
+  const countedBy = (nameOf: (tunnel: TunnelInfo) => string) => {
+    const counts = new Map<string, number>();
+    return () => recounted(counts, own(nameOf));
+  };
+  const byTenant = countedBy(({ dial }) => dial.tenant);
+  showByName(families, 'tenant', 'tunnels', 'open tunnels', byTenant);
+  const byHub = countedBy(({ hubId }) => hubId);
+  if (role !== 'agent') showByName(families, 'hub', 'tunnels', 'open tunnels', byHub);
   families.measured('tunnel_queued_bytes', 'Bytes that open tunnels buffer for slow readers.', () => {
     let queued = 0;
     for (const tunnel of tunnels) if (tunnel.role === role) queued += tunnel.queued ?? 0;
@@ -275,9 +262,8 @@ function cutsByTenant(families: Families): Map<string, Map<CutBy, number>> {
   const tenants = new Map<string, Map<CutBy, number>>();
   families.tallied(
     'counter',
-    'tunnels_cut_total',
+    'tunnels_cut_total{tenant,by}',
     'Tunnels that neither end has ended, by tenant and what cut them (docs/RELIABILITY.md).',
-    ['tenant', 'by'],
     () => [...tenants].flatMap(([tenant, cuts]) => [...cuts].map(([by, count]) => [{ tenant, by }, count] as const)),
   );
   return tenants;
@@ -298,14 +284,13 @@ function clientCounts(): ClientCounts {
  * Clients' connections to their API servers that this process has made. A tenant has lines from its first connection on, until its file is gone.
  * @returns by tenant, what `tunnelMetrics` counts of them
  */
-export function clientMetrics(families: Families, tunnels: ObservedProgram['tunnels']) {
+export function clientMetrics(families: Families, tunnels: ObservedProgram['tunnels']): Map<string, ClientCounts> {
   const clients = new Map<string, ClientCounts>();
   const tenantOf = ({ role, dial }: TunnelInfo) => (role === 'api-server' ? dial.tenant : undefined);
   families.tallied(
     'gauge',
-    'api_server_connections',
+    'api_server_connections{tenant}',
     "Clients' connections to their API servers that this process has made, by tenant. A sum over all members counts each once.",
-    ['tenant'],
     () => {
       const open = Map.groupBy(tunnels, tenantOf);
       return [...clients.keys()].map((tenant) => [{ tenant }, open.get(tenant)?.length ?? 0] as const);
@@ -313,37 +298,34 @@ export function clientMetrics(families: Families, tunnels: ObservedProgram['tunn
   );
   families.tallied(
     'counter',
-    'api_server_bytes_total',
+    'api_server_bytes_total{tenant,direction}',
     'Bytes of these connections, by tenant, up (from the client) or down; open ones included.',
-    ['tenant', 'direction'],
     () =>
       carried(clients, tunnels, tenantOf).map(([tenant, direction, bytes]) => [{ tenant, direction }, bytes] as const),
   );
   families.tallied(
     'counter',
-    'api_server_failures_total',
+    'api_server_failures_total{tenant,error}',
     'Connections of clients that were reset by a limit, or because no address of their API server answered, by tenant and error name (RFC 9209).',
-    ['tenant', 'error'],
     () =>
       [...clients].flatMap(([tenant, { failures }]) =>
         [...failures].map(([error, count]) => [{ tenant, error }, count] as const),
       ),
   );
-  const subscriptions: Subscriptions = {
+  families.on({
     'api-server:failure': ({ tenant }, { code }) => countIn(getOrPut(clients, tenant, clientCounts).failures, code, 1),
-  };
-  return { clients, subscriptions };
+  });
+  return clients;
 }
 
 /** In seconds: from a round trip within a site to what `--resume-timeout` usually allows. */
 const PAUSE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3.5, 5, 10, 15, 30, 60, 120];
 
 /** What becomes of a gateway's tunnels whose hub, session or link is lost or about to go. */
-export function resumeMetrics(families: Families): Subscriptions {
-  const counts = families.counters(
-    'resumed_tunnels_total',
+export function resumeMetrics(families: Families): void {
+  const counts = families.counter(
+    'resumed_tunnels_total{how}',
     'How often tunnels went on through another stream, by how: resumed (after their hub, session or link was lost) or moved (while the old stream still carried).',
-    ['how'],
   );
   const [resumed, moved] = [counts.of({ how: 'resumed' }), counts.of({ how: 'moved' })];
   const detached = families.gauge('detached_tunnels', 'Tunnels that wait for another way to their agent.');
@@ -352,7 +334,7 @@ export function resumeMetrics(families: Families): Subscriptions {
     'How long tunnels paused that were resumed.',
     PAUSE_BUCKETS,
   );
-  return {
+  families.on({
     'tunnel:detach': () => detached.value++,
     'tunnel:attach'(_tunnel, paused) {
       if (paused === 0) {
@@ -364,7 +346,7 @@ export function resumeMetrics(families: Families): Subscriptions {
       pauses.observe(paused / 1000);
     },
     'tunnel:give-up': () => detached.value--,
-  };
+  });
 }
 
 /** @param kept reads the bytes that the process keeps; undefined if it resumes no tunnels */
@@ -381,29 +363,27 @@ export function keptMetrics(families: Families, kept: () => number | undefined):
  * the plane reads: a gateway Proxy, the others Connect.
  * @param buckets of the latency of writes, in seconds
  */
-export function connectionMetrics(families: Families, buckets: readonly number[]): Subscriptions {
+export function connectionMetrics(families: Families, buckets: readonly number[]): void {
   const writes = families.histogram(
     'frontend_write_duration_seconds',
     'Latency of write to the frontend in seconds',
     buckets,
   );
-  const grpc = families.gauges(
-    'grpc_connections',
+  const grpc = families.gauge(
+    'grpc_connections{service_method}',
     'Number of current grpc connections, partitioned by service method.',
-    ['service_method'],
   );
   const http = families.gauge('http_connections', 'Number of current HTTP CONNECT connections');
-  const full = families.gauges(
-    'full_receive_channels',
+  const full = families.gauge(
+    'full_receive_channels{service_method}',
     'Number of current connections blocked by a full receive channel, partitioned by service method.',
-    ['service_method'],
   );
   const callers: Record<CallerProtocol, Count> = { grpc: grpc.of({ service_method: 'Proxy' }), 'http-connect': http };
   const agents = grpc.of({ service_method: 'Connect' });
   // Look these up once: a tunnel that is faster than its reader pauses and resumes thousands of times a second.
   const connect = full.of({ service_method: 'Connect' });
   const blocked: Record<Role, Count> = { gateway: full.of({ service_method: 'Proxy' }), hub: connect, agent: connect };
-  return {
+  families.on({
     'caller:open': (via) => callers[via].value++,
     'caller:close': (via) => callers[via].value--,
     'caller:write': (ms) => writes.observe(ms / 1000),
@@ -415,5 +395,5 @@ export function connectionMetrics(families: Families, buckets: readonly number[]
     },
     'receive:full': (role) => blocked[role].value++,
     'receive:free': (role) => blocked[role].value--,
-  };
+  });
 }
