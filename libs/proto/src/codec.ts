@@ -92,7 +92,7 @@ function begun(packet: Packet, room: number, left = 0): WireWriter {
   let length = 0;
   for (const name of fields) length += sizeOf(values[name] as Value);
   const writer = new WireWriter((number === 0 ? 0 : 2) + lengthDelimitedSize(length) - left, room);
-  writer.enumeration(TYPE_FIELD, number);
+  writer.value(TYPE_FIELD, BigInt(number));
   writer.messageHead(payload, length);
   return writer;
 }
@@ -114,7 +114,7 @@ export function decodePacket(bytes: Uint8Array): Packet {
       number = reader.int32();
     } else if (member) {
       if (!packet || KINDS[packet.type] !== member) packet = member.empty();
-      readFields(reader.message(), packet, member.fields);
+      readFields(new WireReader(reader.bytes()), packet, member.fields);
     } else {
       reader.skip(tag);
     }

@@ -51,7 +51,7 @@ export class WireReader {
 
   /** Reads a length. @returns whether that many bytes are exactly the rest of the range */
   reachesEnd(): boolean {
-    const length = this.#length();
+    const length = Number(this.#varint());
     return this.#offset + length === this.#end;
   }
 
@@ -82,8 +82,9 @@ export class WireReader {
 
   /** Returns a view of the bytes read, not a copy. */
   bytes(): Uint8Array {
-    const start = this.#take(this.#length());
-    return this.#bytes.subarray(start, this.#offset);
+    const length = Number(this.#varint());
+    const start = this.#take(length);
+    return this.#bytes.subarray(start, start + length);
   }
 
   string(): string {
@@ -104,11 +105,6 @@ export class WireReader {
     return typeof like === 'string' ? this.string() : this.bytes();
   }
 
-  message(): WireReader {
-    const start = this.#take(this.#length());
-    return new WireReader(this.#bytes, start, this.#offset);
-  }
-
   /** Skips the value of an unknown field. */
   skip(tag: number, depth = 0): void {
     switch (tag % 8) {
@@ -119,7 +115,7 @@ export class WireReader {
         this.#take(8);
         return;
       case LENGTH_DELIMITED:
-        this.#take(this.#length());
+        this.bytes();
         return;
       case START_GROUP:
         this.#skipGroup(Math.floor(tag / 8), depth + 1);
@@ -144,12 +140,6 @@ export class WireReader {
       if (Math.floor(tag / 8) !== field) throw new PacketError(`group ${field} ends as ${Math.floor(tag / 8)}`);
       return;
     }
-  }
-
-  #length(): number {
-    const length = this.#varint();
-    if (length > this.#end - this.#offset) throw truncated();
-    return Number(length);
   }
 
   #take(length: number): number {
@@ -228,16 +218,18 @@ export class WireWriter {
     this.#offset = room;
   }
 
-  enumeration(field: number, value: number): void {
-    if (value === 0) return;
-    this.buffer[this.#offset++] = (field << 3) | VARINT;
-    this.#varint(value);
-  }
-
   value(field: number, value: Value): void {
-    if (typeof value === 'bigint') this.#int64(field, value);
-    else if (typeof value === 'string') this.#string(field, value);
-    else this.#bytes(field, value);
+    if (typeof value === 'bigint') {
+      this.#int64(field, value);
+      return;
+    }
+    if (value.length === 0) return;
+    const isText = typeof value === 'string';
+    const length = isText ? Buffer.byteLength(value) : value.length;
+    this.messageHead(field, length);
+    if (isText) this.buffer.write(value, this.#offset);
+    else this.buffer.set(value, this.#offset);
+    this.#offset += length;
   }
 
   #int64(field: number, value: bigint): void {
@@ -245,19 +237,6 @@ export class WireWriter {
     this.buffer[this.#offset++] = (field << 3) | VARINT;
     if (value > 0n && value <= 0x7fffffffn) this.#varint(Number(value));
     else this.#longVarint(BigInt.asUintN(64, value));
-  }
-
-  #string(field: number, value: string): void {
-    if (value === '') return;
-    this.messageHead(field, Buffer.byteLength(value));
-    this.#offset += this.buffer.write(value, this.#offset);
-  }
-
-  #bytes(field: number, value: Uint8Array): void {
-    if (value.length === 0) return;
-    this.messageHead(field, value.length);
-    this.buffer.set(value, this.#offset);
-    this.#offset += value.length;
   }
 
   messageHead(field: number, length: number): void {

@@ -55,7 +55,7 @@ export interface AgentServiceOptions<A> {
 
 /** The Go agents' edge. Each agent has one stream, which carries all its tunnels. */
 export function agentService<A extends { readonly tenant: string }>(options: AgentServiceOptions<A>): GrpcService {
-  return { path: CONNECT_METHOD, serve: (call, proven) => call.guarded(() => admit(call, proven, options))() };
+  return { path: CONNECT_METHOD, serve: (call, proven) => call.stream.guarded(() => admit(call, proven, options))() };
 }
 
 async function admit<A extends { readonly tenant: string }>(

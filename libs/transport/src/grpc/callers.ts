@@ -49,7 +49,7 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
         begin(call, proven, options, identifyCaller(call.peer));
         return;
       }
-      call.guarded(async () => begin(call, proven, options, await judgedBy(identifyByToken, call, shown)))();
+      call.stream.guarded(async () => begin(call, proven, options, await judgedBy(identifyByToken, call, shown)))();
     },
   };
 }
@@ -207,7 +207,7 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
       if (state === 'dialling') this.#request?.signal.abort(reasonOf(error));
       else if (state === 'open') this.#tellClosed(error && reasonOf(error), !error);
       if (error) events.emit('packet:error', 'gateway', error.code);
-      this.#setPaused(false);
+      if (this.#paused) this.#setPaused(false);
     } catch (thrown) {
       this.fault(thrown as Error);
     }
@@ -242,7 +242,13 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
     if (!isFirst && this.#state !== 'closed' && packet.random === this.#random) return;
     try {
       if (!isFirst) throw oneTunnelOnly();
-      this.#request = this.#read(packet);
+      const who = this.#who;
+      const { timeout } = this.#edge;
+      const { protocol, address } = packet;
+      const isKnown = !(who instanceof NotAuthorised);
+      const caller = isKnown ? ({ via: 'grpc', ...who.caller } as const) : undefined;
+      const traceparent = this.#call.metadata.first('traceparent');
+      this.#request = newDial(address, { tenant: isKnown ? who.tenant : '', timeout, protocol }, caller, traceparent);
     } catch (error) {
       this.#refused(error as Error, 'gateway packets');
       this.#answer(packet.random, asDialError(error));
@@ -254,22 +260,12 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
     this.#dial(this.#request);
   }
 
-  /** @throws DialError http_request_error for a packet that is not a dial */
-  #read({ protocol, address }: DialRequestPacket): ServedDial {
-    const who = this.#who;
-    const { timeout } = this.#edge;
-    const traceparent = this.#call.metadata.first('traceparent');
-    if (who instanceof NotAuthorised)
-      return newDial(address, { tenant: '', timeout, protocol }, undefined, traceparent);
-    return newDial(address, { tenant: who.tenant, timeout, protocol }, { via: 'grpc', ...who.caller }, traceparent);
-  }
-
   #dial(request: ServedDial): void {
     const { events, dial } = this.#edge;
     this.#waitsNoMore();
     const why = this.#untold;
     if (!why) {
-      this.#call.account(request.tenant);
+      this.#call.stream.account(request.tenant);
       void serve(request, dial, this, { role: 'gateway', events });
       return;
     }
@@ -343,7 +339,7 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
   }
 
   get writableLength(): number {
-    return this.#full ? this.#call.pending : 0;
+    return this.#full ? this.#call.stream.pending : 0;
   }
 
   whenFinished(then: () => void): void {
@@ -408,7 +404,7 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
   }
 
   remind(): void {
-    this.#call.guarded(() => this.#late())();
+    this.#call.stream.guarded(() => this.#late())();
   }
 
   #late(): void {

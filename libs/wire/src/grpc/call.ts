@@ -1,5 +1,4 @@
 import { encodeDataHead, encodePacket, type Packet } from '@isthmus/proto';
-import type { Guarded } from '@isthmus/runtime';
 import { codeName, ErrorCode } from '../http2/frames.ts';
 import type { Field } from '../http2/heads.ts';
 import { hpackEncode } from '../http2/hpack.ts';
@@ -51,7 +50,7 @@ export interface CallPeer {
 /** ANP's packets both ways on one stream, at either side of it. Reads nothing until it is started. */
 abstract class PacketCall implements PacketChannel, StreamHandler {
   abstract readonly remote: string;
-  protected readonly stream: Http2Stream;
+  readonly stream: Http2Stream;
   /** Whether it has ended, for any reason. Its own methods alone change it. */
   over = false;
   /** Why, unless it ended in good order. */
@@ -111,11 +110,6 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
     this.#paused = false;
     this.#deliver();
     this.#give();
-  }
-
-  /** Bytes that were sent and wait for the peer. */
-  get pending(): number {
-    return this.stream.pending;
   }
 
   withhold(bytes: number): void {
@@ -235,21 +229,11 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
     this.peer = peer;
     if (timeout === undefined) return;
     const late = () => this.fail(new StatusError('DeadlineExceeded', 'deadline exceeded'));
-    this.#deadline = setTimeout(this.guarded(late), timeout).unref();
+    this.#deadline = setTimeout(stream.guarded(late), timeout).unref();
   }
 
   get remote(): string {
     return this.peer.remote;
-  }
-
-  /** Whose it is: groups share the growth of windows. */
-  account(group: string): void {
-    this.stream.account(group);
-  }
-
-  /** Guards calls from outside the connection's reading: a defect fails the connection. */
-  get guarded(): Guarded {
-    return this.stream.guarded;
   }
 
   /** Aborts when the call is over. Created on demand, because most calls need none. */

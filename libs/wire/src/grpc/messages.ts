@@ -47,11 +47,19 @@ export class MessageReader {
 
   /** Reads the length of the next message, once its prefix has arrived. Throws StatusError if it is not accepted. */
   readLength(): number | undefined {
-    if (this.#expected === undefined && this.length >= PREFIX) {
-      this.#expected = this.#readPrefix(this.peek(PREFIX));
-      this.#drop(PREFIX);
+    if (this.#expected !== undefined || this.length < PREFIX) return this.#expected;
+    const prefix = this.#take(PREFIX);
+    const flag = prefix[0];
+    const length = prefix.readUInt32BE(1);
+    // Go's servers answer so.
+    if (flag === 1) throw new StatusError('Internal', 'grpc: compressed flag set with identity or empty encoding');
+    if (flag !== 0) throw new StatusError('Internal', `grpc: received unexpected payload format ${flag}`);
+    if (length > this.config.messageBytes) {
+      const text = `grpc: received message larger than max (${length} vs. ${this.config.messageBytes})`;
+      throw new StatusError('ResourceExhausted', text);
     }
-    return this.#expected;
+    this.#expected = length;
+    return length;
   }
 
   /** Returns the next message, or undefined until it is complete. Throws StatusError if it is not accepted. */
@@ -64,9 +72,7 @@ export class MessageReader {
   part(length: number): Buffer {
     const left = (this.#expected as number) - length;
     this.#expected = left > 0 ? left : undefined;
-    const taken = this.peek(length).subarray(0, length);
-    this.#drop(length);
-    return taken;
+    return this.#take(length);
   }
 
   /** Returns the first received bytes: as many as are in one piece, and at least this many if they have arrived. */
@@ -76,20 +82,10 @@ export class MessageReader {
     return first.length >= least ? first : Buffer.concat(this.#pieces, least);
   }
 
-  /** Answers as Go's servers do. */
-  #readPrefix(prefix: Buffer): number {
-    const flag = prefix[0];
-    if (flag === 1) throw new StatusError('Internal', 'grpc: compressed flag set with identity or empty encoding');
-    if (flag !== 0) throw new StatusError('Internal', `grpc: received unexpected payload format ${flag}`);
-    const length = prefix.readUInt32BE(1);
-    if (length > this.config.messageBytes) {
-      const text = `grpc: received message larger than max (${length} vs. ${this.config.messageBytes})`;
-      throw new StatusError('ResourceExhausted', text);
-    }
-    return length;
-  }
-
-  #drop(length: number): void {
+  /** Takes the first received bytes, which must have arrived. */
+  #take(length: number): Buffer {
+    const [piece = NONE] = this.#pieces;
+    const taken = piece.length < length ? Buffer.concat(this.#pieces, length) : piece.subarray(0, length);
     this.length -= length;
     let left = length;
     for (let first = this.#pieces[0]; first && first.length <= left; [first] = this.#pieces) {
@@ -97,6 +93,7 @@ export class MessageReader {
       this.#pieces.shift();
     }
     if (left > 0) this.#pieces[0] = (this.#pieces[0] as Buffer).subarray(left);
+    return taken;
   }
 }
 
@@ -126,7 +123,12 @@ export class PacketReader extends MessageReader {
       this.#readHead(expected);
     }
     if (this.#connectID !== undefined) return this.#nextPart(this.#connectID, this.readLength() as number);
-    return this.length < expected ? undefined : read(this.part(expected));
+    if (this.length < expected) return undefined;
+    try {
+      return decodePacket(this.part(expected));
+    } catch (error) {
+      throw new StatusError('InvalidArgument', `bad packet: ${(error as Error).message}`);
+    }
   }
 
   #readHead(expected: number): void {
@@ -147,13 +149,5 @@ export class PacketReader extends MessageReader {
     const data = this.part(Math.min(left, this.peek(least).length));
     if (data.length === left) this.#connectID = undefined;
     return { type: 'DATA', connectID, error: '', data };
-  }
-}
-
-function read(message: Buffer): Packet {
-  try {
-    return decodePacket(message);
-  } catch (error) {
-    throw new StatusError('InvalidArgument', `bad packet: ${(error as Error).message}`);
   }
 }

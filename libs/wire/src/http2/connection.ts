@@ -246,7 +246,7 @@ export class Connection<Events extends EventMap = EventMap> extends EventEmitter
   readonly #read = (chunk: Buffer): void => {
     if (this.#state === 'ended') return;
     this.bytesRead += chunk.length;
-    this.#keepalive?.heard();
+    if (this.#keepalive) this.#keepalive.heard = true;
     if (this.#unread) {
       this.#unread = Buffer.concat([this.#unread, chunk]);
       return;
@@ -288,14 +288,10 @@ export class Connection<Events extends EventMap = EventMap> extends EventEmitter
     else then();
   }
 
-  onCost(bytes: number): boolean {
-    return readBudget.count(this.reads, bytes);
-  }
-
   onSettings(): void {
     if (this.#state === 'greeting') {
       this.#state = 'open';
-      this.#keepalive?.greeted();
+      this.#keepalive?.watch();
     }
     this.#output.frame(SETTINGS_ACK);
   }

@@ -251,7 +251,10 @@ export class HpackDecoder {
     const indexed = (first & 0xc0) === 0x40;
     const name = this.#integer(indexed ? 6 : 4);
     const field: Field = [name > 0 ? this.#entry(name)[0] : this.#string(indexed), this.#string(indexed)];
-    if (indexed) this.#insert(field);
+    if (!indexed) return field;
+    this.#table.unshift(field);
+    this.#tableBytes += size(field);
+    this.#evict();
     return field;
   }
 
@@ -259,12 +262,6 @@ export class HpackDecoder {
     const field = STATIC_TABLE[index - 1] ?? this.#table[index - 1 - STATIC_TABLE.length];
     if (!field) throw broken(`no entry ${index}`);
     return field;
-  }
-
-  #insert(field: Field): void {
-    this.#table.unshift(field);
-    this.#tableBytes += size(field);
-    this.#evict();
   }
 
   #resize(limit: number): void {

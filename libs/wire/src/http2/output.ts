@@ -14,21 +14,32 @@ import {
 } from './frames.ts';
 import { behindAny, type InFlight, type Patience } from './pings.ts';
 
-/** Streams of a group that wait for their turn to send. Those with little to send take every other turn, so that they wait for few others. */
-class ReadyLine implements TakesTurns {
+/**
+ * Streams of a connection that share it with those of other groups. Groups that have something to send get the same share of it. In a group,
+ * streams with little to send take every other turn, so that they wait for few others.
+ */
+export class SendGroup implements TakesTurns {
   next: this | undefined = undefined;
   credit = 0;
+  readonly name: string | undefined;
+  /** Open streams. */
+  streams = 0;
+  /** Set once one of them waits to be asked for more. */
+  writers: WriterLine | undefined;
+  /** Those that wait for their turn to send. */
   readonly #bulk = new Queue<Sender>();
   readonly #small = new Queue<Sender>();
   #wasSmall = false;
   #pruneAt: number;
   readonly #config: Config;
 
-  constructor(config: Config) {
+  constructor(name?: string, config: Config = WIRE) {
+    this.name = name;
     this.#config = config;
     this.#pruneAt = config.pruneAt;
   }
 
+  /** How many wait for their turn. */
   get size(): number {
     return this.#bulk.size + this.#small.size;
   }
@@ -63,26 +74,11 @@ class ReadyLine implements TakesTurns {
 class WriterLine extends Queue<BulkWriter> implements TakesTurns {
   next: this | undefined = undefined;
   credit = 0;
-  readonly ready: ReadyLine;
+  readonly group: SendGroup;
 
-  constructor(ready: ReadyLine) {
+  constructor(group: SendGroup) {
     super();
-    this.ready = ready;
-  }
-}
-
-/** Streams of a connection that share it with those of other groups. Groups that have something to send get the same share of it. */
-export class SendGroup {
-  readonly name: string | undefined;
-  readonly ready: ReadyLine;
-  readonly writers: WriterLine;
-  /** Open streams. */
-  streams = 0;
-
-  constructor(name?: string, config: Config = WIRE) {
-    this.name = name;
-    this.ready = new ReadyLine(config);
-    this.writers = new WriterLine(this.ready);
+    this.group = group;
   }
 }
 
@@ -156,12 +152,12 @@ export class Output {
   readonly #lateIsUp: () => void;
   readonly #common: SendGroup;
   /** By group: the streams that have DATA to send, and wait for their turn. */
-  readonly #readyLines: Rounds<SendGroup['ready']>;
-  /** How many streams wait in all these lines. */
+  readonly #groups: Rounds<SendGroup>;
+  /** How many streams wait in all these groups. */
   #readyStreams = 0;
   #addingData = false;
   /** By group: the bulk writers that are asked for more once fewer streams of the group are ready. */
-  readonly #writerLines = new Rounds<SendGroup['writers']>(1);
+  readonly #writerLines = new Rounds<WriterLine>(1);
   /** What the peer allows on the whole connection, in bytes. */
   #window = DEFAULT_SETTINGS.initialWindowSize;
   /** What is to be written: pieces, and heads of frames, which are four numbers each until then (see `head`). */
@@ -175,7 +171,7 @@ export class Output {
     this.config = config;
     this.floods = new FloodGuard(config);
     this.#common = new SendGroup(undefined, config);
-    this.#readyLines = new Rounds(config.groupTurnBytes);
+    this.#groups = new Rounds(config.groupTurnBytes);
     this.#socket = socket;
     this.#parts = [greeting];
     this.#addedBytes = greeting.length;
@@ -243,16 +239,17 @@ export class Output {
   offer(sender: Sender): void {
     if (sender.offered) return;
     sender.offered = true;
-    const { ready } = sender.group ?? this.#common;
-    this.#readyStreams += 1 - ready.offer(sender);
-    if (!ready.next) this.#readyLines.enter(ready);
+    const group = sender.group ?? this.#common;
+    this.#readyStreams += 1 - group.offer(sender);
+    if (!group.next) this.#groups.enter(group);
     if (!this.#scheduled) this.schedule();
   }
 
   /** Asks a writer for more once few other streams of its group have DATA. */
-  awaitTurn(writer: BulkWriter, { writers }: SendGroup = this.#common): void {
-    writers.push(writer);
-    this.#writerLines.enter(writers);
+  awaitTurn(writer: BulkWriter, group = this.#common): void {
+    group.writers ??= new WriterLine(group);
+    group.writers.push(writer);
+    this.#writerLines.enter(group.writers);
     this.schedule();
   }
 
@@ -308,7 +305,7 @@ export class Output {
       );
     if (this.#readyStreams === 0 && this.#writerLines.size === 0) return;
     // While DATA may not leave, each group still keeps something at hand. Otherwise it would miss its turn once there is room again.
-    const groups = Math.max(this.#writerLines.size, this.#readyLines.size, 1);
+    const groups = Math.max(this.#writerLines.size, this.#groups.size, 1);
     if (this.hasRoom)
       this.#askWriters(Math.max(this.config.readyStreamsOfGroup, Math.floor(this.config.readyStreams / groups)));
     else if (this.#readyStreams > 0) this.#askWriters(this.config.readyStreamsOfGroup);
@@ -353,23 +350,23 @@ export class Output {
     let room = this.#room();
     if (room <= shortestFrameBytes) return;
     let filled = 0;
-    const lines = this.#readyLines;
+    const groups = this.#groups;
     this.#addingData = true;
     try {
       for (
-        let line = lines.current;
-        line && this.#window > 0 && room > shortestFrameBytes;
-        line = lines.size > 0 ? lines.current : undefined
+        let group = groups.current;
+        group && this.#window > 0 && room > shortestFrameBytes;
+        group = groups.size > 0 ? groups.current : undefined
       ) {
-        const sender = line.shift();
+        const sender = group.shift();
         if (!sender) {
-          lines.leave();
+          groups.leave();
           continue;
         }
         this.#readyStreams--;
         sender.offered = false;
         if (!sender.sendable) continue;
-        const longest = lines.size > 1 ? Math.min(this.maxFrame, groupTurnBytes) : this.maxFrame;
+        const longest = groups.size > 1 ? Math.min(this.maxFrame, groupTurnBytes) : this.maxFrame;
         const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, longest, this.#window));
         room -= FRAME_HEAD + sent;
         this.#window -= sent;
@@ -377,8 +374,8 @@ export class Output {
         this.floods.earned += floodEarnedByFrame + sent * floodEarnedByByte;
         if (sender.sendable) this.offer(sender);
         // Alone, there is nobody to be fair to.
-        if (lines.size > 1) lines.spend(FRAME_HEAD + sent);
-        else if (this.#readyStreams === 0) lines.leave();
+        if (groups.size > 1) groups.spend(FRAME_HEAD + sent);
+        else if (this.#readyStreams === 0) groups.leave();
       }
       if (this.#inFlight?.send(filled)) this.#addCheckpoint(this.#inFlight);
       this.#unfollowed += filled;
@@ -404,9 +401,9 @@ export class Output {
   /** Asks writers for more, those that have waited longest first, until `ready` streams of each group have something. */
   #askWriters(ready: number): void {
     for (let groups = this.#writerLines.size; groups > 0; groups--) {
-      const line = this.#writerLines.current as SendGroup['writers'];
+      const line = this.#writerLines.current as WriterLine;
       const some: BulkWriter[] = [];
-      for (let room = ready - line.ready.size; room > 0 && line.size > 0; room--) some.push(line.shift() as BulkWriter);
+      for (let room = ready - line.group.size; room > 0 && line.size > 0; room--) some.push(line.shift() as BulkWriter);
       if (line.size === 0) this.#writerLines.leave();
       else this.#writerLines.pass();
       for (const each of some) each.writeMore();

@@ -89,15 +89,15 @@ describe('keepalive', () => {
 
   test('a peer is pinged when it was silent, and given up when it stays so', () => {
     const { own, said } = watch(60_000);
-    own.greeted();
+    own.watch();
     for (let i = 0; i < 10; i++) {
       pass(60_000);
-      own.heard();
+      own.heard = true;
     }
     assert.deepEqual(said, []);
     pass(120_000);
     assert.deepEqual(said, ['ping']);
-    own.heard();
+    own.heard = true;
     pass(20_000 + 60_000);
     assert.deepEqual(said, ['ping'], 'what came was answer enough');
     pass(60_000);
@@ -108,7 +108,7 @@ describe('keepalive', () => {
 
   test('a keepalive longer than a timer pings nobody, and one that is stopped neither', () => {
     const { own, said } = watch(2 ** 40);
-    own.greeted();
+    own.watch();
     pass(1_000_000);
     own.stop();
     mock.timers.tick(2 ** 31);

@@ -136,7 +136,8 @@ interface KeepaliveOptions {
 export class Keepalive {
   readonly #options: KeepaliveOptions;
   #timer: NodeJS.Timeout | undefined;
-  #heard = true;
+  /** Set when bytes come. */
+  heard = true;
 
   constructor(options: KeepaliveOptions) {
     this.#options = options;
@@ -149,27 +150,17 @@ export class Keepalive {
     );
   }
 
-  /** The peer has sent its SETTINGS. */
-  greeted(): void {
-    clearTimeout(this.#timer);
-    this.#arm();
-  }
-
-  /** Bytes came. */
-  heard(): void {
-    this.#heard = true;
-  }
-
   stop(): void {
     clearTimeout(this.#timer);
   }
 
-  #arm(): void {
+  /** Call once the peer has sent its SETTINGS. */
+  watch(): void {
     const { keepaliveMs, ping } = this.#options;
     this.#after(Math.min(keepaliveMs, LONGEST_TIMER), () => {
-      if (this.#heard) {
-        this.#heard = false;
-        this.#arm();
+      if (this.heard) {
+        this.heard = false;
+        this.watch();
       } else {
         ping();
         this.#after(this.#options.config.pingAnswerMs, () => this.#checkAnswer());
@@ -178,11 +169,12 @@ export class Keepalive {
   }
 
   #checkAnswer(): void {
-    if (this.#heard) this.#arm();
+    if (this.heard) this.watch();
     else this.#options.dead(new Error(`silent for ${this.#options.config.pingAnswerMs / 1000} s, even after a PING`));
   }
 
   #after(ms: number, act: () => void): void {
+    clearTimeout(this.#timer);
     this.#timer = setTimeout(this.#options.guarded(act), ms).unref();
   }
 }

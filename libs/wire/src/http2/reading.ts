@@ -17,6 +17,7 @@ import {
 import { HeadReader, type ReceivedHead } from './heads.ts';
 import type { Output } from './output.ts';
 import type { Streams } from './streams.ts';
+import { type ConnectionReads, readBudget } from './ticks.ts';
 
 interface Rule {
   readonly name: string;
@@ -188,8 +189,8 @@ export const CONNECTION_WINDOW = MAX_WINDOW;
 
 /** What the other side says of the connection as a whole. */
 export interface ReadingSink {
-  /** What came counts for these many bytes more. Returns whether nothing more is read in this tick of the event loop. */
-  onCost(bytes: number): boolean;
+  /** What the connection has read in this tick of the event loop. */
+  readonly reads: ConnectionReads;
   onSettings(): void;
   onPing(opaque: Buffer): void;
   onPong(): void;
@@ -236,7 +237,7 @@ export class Reading implements FrameHandler {
   }
 
   /**
-   * Returns what it has left to the next tick of the event loop, which may be nothing, if `sink.onCost` says so.
+   * Returns what it has left to the next tick of the event loop, which may be nothing, if it has read enough in this one.
    * @throws ConnectionError for malformed HTTP/2, and errors of handlers
    */
   read(chunk: Buffer): Buffer | undefined {
@@ -286,7 +287,7 @@ export class Reading implements FrameHandler {
   }
 
   #count(bytes: number): void {
-    if (this.#sink.onCost(bytes)) this.#reader.rest();
+    if (readBudget.count(this.#sink.reads, bytes)) this.#reader.rest();
   }
 
   frame(type: number, flags: number, id: number, payload: Buffer): void {

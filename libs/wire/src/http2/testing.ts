@@ -13,6 +13,7 @@ import { Output } from './output.ts';
 import { FrameReader, Reading } from './reading.ts';
 import type { Http2Stream } from './stream.ts';
 import { type StreamRules, Streams } from './streams.ts';
+import { ConnectionReads } from './ticks.ts';
 
 /** Run after each test, the last first. */
 export const cleanups: (() => void)[] = [];
@@ -88,7 +89,7 @@ export function streamsOf(role: Role, { rules = {}, ...config }: { rules?: Strea
     idle: () => void counts.idle++,
   });
   const sink = {
-    onCost: () => false,
+    reads: new ConnectionReads(),
     onSettings: () => void counts.settings++,
     onPing: (opaque: Buffer) => void pings.push(Buffer.from(opaque)),
     onPong: () => void counts.pongs++,
