@@ -2,7 +2,6 @@ import { Duplex } from 'node:stream';
 import type { adminApi } from '@isthmus/proto/admin';
 import { randomHex } from '@isthmus/runtime';
 import {
-  type AnyPrincipal,
   asDialError,
   type Caller,
   type DialRequest,
@@ -12,35 +11,29 @@ import {
   Tunnel,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
-import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { destinationOf, type RoutingPart, routingOf } from './explain.ts';
-import { dialMessage, internal, invalid, phasesOf, type Rpc, tenantAsked } from './messages.ts';
+import { type Call, dialMessage, internal, invalid, phasesOf, tenantAsked } from './messages.ts';
 
-/** @param operator set for an operator of one tenant alone */
-export function dialRpc(backend: AdminBackend, operator?: AnyPrincipal): Rpc<'dial'> {
-  const { routing: part, recent } = backend;
+export const dial: Call<'dial'> = async (backend, asked, { signal, principal }) => {
+  const { recent } = backend;
+  const routing = routingOf(backend.routing);
+  const firstByteMs = checked('first_byte_timeout_ms', asked.firstByteTimeoutMs);
+  const caller = { via: 'admin', identity: 'admin', ...(principal && { principal }) } as const;
+  const tenant = tenantAsked(backend, asked.tenant);
+  const request = requestOf(routing, { ...asked, tenant }, caller, signal);
+  const established = await routing.dial(request).catch(asDialError);
+  // The dial's end was emitted before the promise settled.
+  const seen = recent.find(request.id, 'gateway');
+  const heard = 'end' in established ? await listen(routing, request, established, firstByteMs) : undefined;
+  if (!seen?.outcome) throw internal(`dial ${request.id} ended without a report: try again`);
   return {
-    async dial(asked, { signal }) {
-      const routing = routingOf(part);
-      const firstByteMs = checked('first_byte_timeout_ms', asked.firstByteTimeoutMs);
-      const caller = { via: 'admin', identity: 'admin', ...(operator && { principal: operator }) } as const;
-      const tenant = tenantAsked(backend, asked.tenant);
-      const request = requestOf(routing, { ...asked, tenant }, caller, signal);
-      const established = await routing.dial(request).catch(asDialError);
-      // The dial's end was emitted before the promise settled.
-      const seen = recent.find(request.id, 'gateway');
-      const heard = 'end' in established ? await listen(routing, request, established, firstByteMs) : undefined;
-      if (!seen?.outcome) throw internal(`dial ${request.id} ended without a report: try again`);
-      return {
-        dial: dialMessage(seen),
-        phases: phasesOf(seen),
-        firstByteMs: heard?.ms,
-        ended: heard?.ended ?? '',
-      };
-    },
+    dial: dialMessage(seen),
+    phases: phasesOf(seen),
+    firstByteMs: heard?.ms,
+    ended: heard?.ended ?? '',
   };
-}
+};
 
 function requestOf(
   { dialTimeout }: Pick<RoutingPart, 'dialTimeout'>,

@@ -21,7 +21,7 @@ import {
 import { GAUGE_LIMITS } from '@isthmus/tunnel/limits';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { absent, invalid, type Rpc, tenantAsked } from './messages.ts';
+import { absent, type Call, invalid, tenantAsked } from './messages.ts';
 
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;
 
@@ -89,35 +89,31 @@ interface Explanation extends Routing {
 }
 
 /** Explains how a dial would be routed now, and why. Dials nothing, and changes nothing. */
-export function explainRpc(backend: AdminBackend): Rpc<'explain'> {
+export const explain: Call<'explain'> = async (backend, { destination: text, tenant: named, caller }) => {
+  const routing = routingOf(backend.routing);
+  const destination = destinationOf(text);
+  const tenant = tenantAsked(backend, named);
+  const question = { tenant, destination, routing, backend };
+  const policy = routing.policy(tenant, destination, caller);
+  const refused = policy?.allowed === false;
+  const direct = refused ? undefined : routing.direct(tenant, destination, caller);
+  const routed = refused || direct !== undefined ? NOT_ROUTED : explained(question);
+  const explanation = { policy, direct, ...routed };
+  const { steps, others, taken } = explanation;
   return {
-    async explain({ destination: text, tenant: named, caller }) {
-      const routing = routingOf(backend.routing);
-      const destination = destinationOf(text);
-      const tenant = tenantAsked(backend, named);
-      const question = { tenant, destination, routing, backend };
-      const policy = routing.policy(tenant, destination, caller);
-      const refused = policy?.allowed === false;
-      const direct = refused ? undefined : routing.direct(tenant, destination, caller);
-      const routed = refused || direct !== undefined ? NOT_ROUTED : explained(question);
-      const explanation = { policy, direct, ...routed };
-      const { steps, others, taken } = explanation;
-      return {
-        destination: formatDestination(destination),
-        tenant,
-        zone: routing.zone,
-        steps: [...steps],
-        others: [...others],
-        sessionId: taken?.sessionId ?? '',
-        agentId: taken?.agentId ?? '',
-        hubId: taken?.hubId ?? '',
-        verdict: verdictOf(explanation, question),
-        advice: adviceOf(explanation, question),
-        ...(policy && { policy }),
-      };
-    },
+    destination: formatDestination(destination),
+    tenant,
+    zone: routing.zone,
+    steps: [...steps],
+    others: [...others],
+    sessionId: taken?.sessionId ?? '',
+    agentId: taken?.agentId ?? '',
+    hubId: taken?.hubId ?? '',
+    verdict: verdictOf(explanation, question),
+    advice: adviceOf(explanation, question),
+    ...(policy && { policy }),
   };
-}
+};
 
 const NOT_ROUTED: Routing = { steps: [], others: [], found: new Map(), taken: undefined };
 

@@ -12,11 +12,11 @@ import { ADMIN } from '../defaults.ts';
 import {
   absent,
   byAge,
+  type Call,
   eventMessage,
   invalid,
   notFound,
   ROLES,
-  type Rpc,
   resumeMessage,
   sessionMessage,
   tenantAsked,
@@ -24,37 +24,34 @@ import {
   tunnelsBySession,
 } from './messages.ts';
 
-export function listsRpc(backend: AdminBackend): Rpc<'listSessions' | 'listTunnels'> {
-  return {
-    async listSessions({ tenant }) {
-      const through = tunnelsBySession(backend.tunnels());
-      const hubs = [...(backend.plane?.hubs() ?? [])];
-      const leaving = new Set(hubs.filter(({ draining }) => draining).map(({ hubId }) => hubId));
-      const lost = new Set(hubs.filter((hub) => backend.plane?.linkTo(hub) === 'down').map(({ hubId }) => hubId));
-      const sessions = [...backend.sessions()]
-        .filter((session) => tenant === '' || session.tenant === tenant)
-        .sort(byAge)
-        .map((session) => {
-          const { sessionId, hubId } = session;
-          return {
-            ...sessionMessage(session, backend.quarantine?.reasonFor(session), through.get(sessionId) ?? 0),
-            draining: (session.draining ?? false) || leaving.has(hubId),
-            suspected: (session.suspected ?? false) || lost.has(hubId),
-          };
-        });
-      return { sessions, nowMs: Date.now() };
-    },
-    async listTunnels({ tenant, sessionId }) {
-      const now = Date.now();
-      const held = new HeldTunnels((await backend.holds?.()) ?? []);
-      const tunnels = [...backend.tunnels()].sort(byAge).map((tunnel) => held.message(tunnel, now));
-      const found = [...tunnels, ...held.waiting(now)]
-        .filter((tunnel) => tenant === '' || tunnel.tenant === tenant)
-        .filter((tunnel) => sessionId === '' || tunnel.sessionId === sessionId);
-      return { tunnels: found };
-    },
-  };
-}
+export const listSessions: Call<'listSessions'> = async (backend, { tenant }) => {
+  const through = tunnelsBySession(backend.tunnels());
+  const hubs = [...(backend.plane?.hubs() ?? [])];
+  const leaving = new Set(hubs.filter(({ draining }) => draining).map(({ hubId }) => hubId));
+  const lost = new Set(hubs.filter((hub) => backend.plane?.linkTo(hub) === 'down').map(({ hubId }) => hubId));
+  const sessions = [...backend.sessions()]
+    .filter((session) => tenant === '' || session.tenant === tenant)
+    .sort(byAge)
+    .map((session) => {
+      const { sessionId, hubId } = session;
+      return {
+        ...sessionMessage(session, backend.quarantine?.reasonFor(session), through.get(sessionId) ?? 0),
+        draining: (session.draining ?? false) || leaving.has(hubId),
+        suspected: (session.suspected ?? false) || lost.has(hubId),
+      };
+    });
+  return { sessions, nowMs: Date.now() };
+};
+
+export const listTunnels: Call<'listTunnels'> = async (backend, { tenant, sessionId }) => {
+  const now = Date.now();
+  const held = new HeldTunnels((await backend.holds?.()) ?? []);
+  const tunnels = [...backend.tunnels()].sort(byAge).map((tunnel) => held.message(tunnel, now));
+  const found = [...tunnels, ...held.waiting(now)]
+    .filter((tunnel) => tenant === '' || tunnel.tenant === tenant)
+    .filter((tunnel) => sessionId === '' || tunnel.sessionId === sessionId);
+  return { tunnels: found };
+};
 
 /** What `isthmus hold` says of the tunnels whose callers' ends it has. A gateway passes these on, and knows none that waits for a way. */
 class HeldTunnels {
@@ -88,17 +85,13 @@ class HeldTunnels {
   }
 }
 
-export function drainRpc(backend: AdminBackend): Rpc<'drain'> {
-  return {
-    async drain({ dryRun }) {
-      if (dryRun) return dryRunOf(backend);
-      const left = { sessions: backend.plan().sessions, tunnels: backend.tunnels().size };
-      backend.drain();
-      backend.log.info({ ...left }, 'operator asked for a drain');
-      return { ...left, plan: undefined };
-    },
-  };
-}
+export const drain: Call<'drain'> = async (backend, { dryRun }) => {
+  if (dryRun) return dryRunOf(backend);
+  const left = { sessions: backend.plan().sessions, tunnels: backend.tunnels().size };
+  backend.drain();
+  backend.log.info({ ...left }, 'operator asked for a drain');
+  return { ...left, plan: undefined };
+};
 
 function dryRunOf(backend: AdminBackend): adminApi.DeepPartial<adminApi.DrainResponse> {
   const { sessions, moves, gracefulMs, idleMs = 0 } = backend.plan();
@@ -140,29 +133,25 @@ export interface KickPart {
 
 type Answer = Pick<adminApi.KickResponse, 'sessionIds' | 'tunnels'>;
 
-export function kickRpc(backend: AdminBackend): Rpc<'kick'> {
-  return {
-    async kick({ target, reason }) {
-      const error = new PlaneEnded(reasonOf(reason), { by: 'operator' });
-      switch (target?.$case) {
-        case 'dialId':
-          return kickTunnel(backend, target.value, error);
-        case 'sessionId': {
-          const id = named('session_id', target.value);
-          return kickSessions(backend, ({ sessionId }) => sessionId === id, `session ${id}`, error);
-        }
-        case 'agent': {
-          const tenant = tenantAsked(backend, target.value.tenant);
-          const agent = named('agent.agent_id', target.value.agentId);
-          const which = (session: SessionName) => session.agentId === agent && session.tenant === tenant;
-          return kickSessions(backend, which, `session of agent ${agent} of tenant ${tenant}`, error);
-        }
-        default:
-          throw invalid('no target: set session_id, agent or dial_id');
-      }
-    },
-  };
-}
+export const kick: Call<'kick'> = async (backend, { target, reason }) => {
+  const error = new PlaneEnded(reasonOf(reason), { by: 'operator' });
+  switch (target?.$case) {
+    case 'dialId':
+      return kickTunnel(backend, target.value, error);
+    case 'sessionId': {
+      const id = named('session_id', target.value);
+      return kickSessions(backend, ({ sessionId }) => sessionId === id, `session ${id}`, error);
+    }
+    case 'agent': {
+      const tenant = tenantAsked(backend, target.value.tenant);
+      const agent = named('agent.agent_id', target.value.agentId);
+      const which = (session: SessionName) => session.agentId === agent && session.tenant === tenant;
+      return kickSessions(backend, which, `session of agent ${agent} of tenant ${tenant}`, error);
+    }
+    default:
+      throw invalid('no target: set session_id, agent or dial_id');
+  }
+};
 
 function kickTunnel({ kick, log }: AdminBackend, dialId: string, reason: Error): Answer {
   const tunnels = kick.tunnel(named('dial_id', dialId), reason);
@@ -209,21 +198,18 @@ function reasonOf(reason: string): string {
   return reason === '' ? 'ended by an operator' : `ended by an operator: ${reason}`;
 }
 
-export function historyRpc({ recent }: AdminBackend): Rpc<'getHistory' | 'listEvents'> {
+export const getHistory: Call<'getHistory'> = async ({ recent }, { tenant }) => {
+  const of = tenant === '' ? undefined : tenant;
+  const { cuts, forgotten } = recent.cuts(of);
   return {
-    async getHistory({ tenant }) {
-      const of = tenant === '' ? undefined : tenant;
-      const { cuts, forgotten } = recent.cuts(of);
-      return {
-        ...recent.slots(of),
-        refusals: recent.refusals(ADMIN.historyMs),
-        cuts: [...cuts],
-        cutsForgotten: forgotten,
-        nowMs: Date.now(),
-      };
-    },
-    async listEvents() {
-      return { events: recent.events().map(eventMessage), nowMs: Date.now() };
-    },
+    ...recent.slots(of),
+    refusals: recent.refusals(ADMIN.historyMs),
+    cuts: [...cuts],
+    cutsForgotten: forgotten,
+    nowMs: Date.now(),
   };
-}
+};
+
+export const listEvents: Call<'listEvents'> = async ({ recent }) => {
+  return { events: recent.events().map(eventMessage), nowMs: Date.now() };
+};

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { CallContext } from 'nice-grpc';
 import { asking, idleBackend } from '../testing/backend.ts';
-import { type LogPart, logsRpc } from './logs.ts';
+import { type LogPart, setLogLevel } from './logs.ts';
 
 function aLog(...lines: string[]): LogPart {
   const levelOf = (verbosity: number) => (verbosity > 4 ? 'debug' : 'info');
@@ -47,13 +46,13 @@ test('a temporary level reverts to the original one, even after another temporar
 test('a temporary level of one visitor is seen and ended by another', async (t: TestContext) => {
   const log = aLog();
   const part = { log };
-  const [one, other] = [logsRpc(idleBackend(part)), logsRpc(idleBackend(part))];
-  const context = {} as CallContext;
+  const [one, other] = [idleBackend(part), idleBackend(part)];
+  const { signal } = new AbortController();
   t.mock.timers.enable({ apis: ['setTimeout'] });
   t.after(() => t.mock.timers.reset());
-  await one.setLogLevel({ level: 'trace', durationMs: 60_000 }, context);
-  assert.equal((await other.setLogLevel({ level: '', durationMs: 0 }, context)).revertsTo, 'info');
-  await other.setLogLevel({ level: 'error', durationMs: 0 }, context);
+  await setLogLevel(one, { level: 'trace', durationMs: 60_000 }, { signal });
+  assert.equal((await setLogLevel(other, { level: '', durationMs: 0 }, { signal })).revertsTo, 'info');
+  await setLogLevel(other, { level: 'error', durationMs: 0 }, { signal });
   t.mock.timers.tick(60_000);
   assert.equal(log.level, 'error');
 });

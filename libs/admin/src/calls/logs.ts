@@ -1,6 +1,5 @@
-import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { invalid, type Rpc } from './messages.ts';
+import { type Call, invalid } from './messages.ts';
 
 /** pino's levels, lowest first. */
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const;
@@ -25,55 +24,52 @@ interface Reverting {
   readonly timer: NodeJS.Timeout;
 }
 
-/** Temporary levels that are in force. Every visitor has a service of its own, and the log is one. */
+/** Temporary levels that are in force, by their log: what one visitor has set, another may end. */
 const temporary = new WeakMap<LogPart, Reverting>();
 
-export function logsRpc({
-  log,
-  metrics,
-}: Pick<AdminBackend, 'log' | 'metrics'>): Rpc<'setLogLevel' | 'recentLogs' | 'getMetrics'> {
-  const revert = (level: string) => {
-    temporary.delete(log);
-    log.level = level;
-    log.info({ to: level }, 'log level is back to what it was');
-  };
-  const set = (level: LogLevel, durationMs: number) => {
-    const reverting = temporary.get(log);
-    const before = reverting?.level ?? log.level;
-    clearTimeout(reverting?.timer);
-    temporary.delete(log);
-    const fields = { from: log.level, to: level, ...(durationMs > 0 && { durationMs }) };
-    const quieter = rankOf(level) > rankOf(log.level);
-    // Log it while the old level still lets it through.
-    if (quieter) log.info(fields, 'operator set the log level');
-    log.level = level;
-    if (!quieter) log.info(fields, 'operator set the log level');
-    if (durationMs === 0) return;
-    const timer = setTimeout(() => revert(before), durationMs).unref();
-    temporary.set(log, { level: before, until: Date.now() + durationMs, timer });
-  };
-  return {
-    async setLogLevel({ level, durationMs }) {
-      const previous = log.level;
-      if (!(durationMs >= 0 && durationMs <= ADMIN.logMs)) {
-        throw invalid(`duration_ms is ${durationMs}: want 0 to ${ADMIN.logMs} (a day)`);
-      }
-      if (level !== '') set(levelFrom(level, log), durationMs);
-      else if (durationMs > 0) throw invalid('duration_ms is set without level: set the level for that time too');
-      const reverting = temporary.get(log);
-      const untilMs = reverting && Math.round(reverting.until);
-      return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
-    },
-    async getMetrics() {
-      return { text: String((await metrics()).body) };
-    },
-    async recentLogs({ limit, level }) {
-      const least = level === '' ? 0 : rankOf(levelNamed(level));
-      const lines = [...log.recent].filter((line) => least === 0 || levelOfLine(line) >= least);
-      return { lines: limit === 0 ? lines : lines.slice(-limit), forgotten: log.recent.forgotten };
-    },
-  };
+export const setLogLevel: Call<'setLogLevel'> = async ({ log }, { level, durationMs }) => {
+  const previous = log.level;
+  if (!(durationMs >= 0 && durationMs <= ADMIN.logMs)) {
+    throw invalid(`duration_ms is ${durationMs}: want 0 to ${ADMIN.logMs} (a day)`);
+  }
+  if (level !== '') set(log, levelFrom(level, log), durationMs);
+  else if (durationMs > 0) throw invalid('duration_ms is set without level: set the level for that time too');
+  const reverting = temporary.get(log);
+  const untilMs = reverting && Math.round(reverting.until);
+  return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
+};
+
+function set(log: LogPart, level: LogLevel, durationMs: number): void {
+  const reverting = temporary.get(log);
+  const before = reverting?.level ?? log.level;
+  clearTimeout(reverting?.timer);
+  temporary.delete(log);
+  const fields = { from: log.level, to: level, ...(durationMs > 0 && { durationMs }) };
+  const quieter = rankOf(level) > rankOf(log.level);
+  // Log it while the old level still lets it through.
+  if (quieter) log.info(fields, 'operator set the log level');
+  log.level = level;
+  if (!quieter) log.info(fields, 'operator set the log level');
+  if (durationMs === 0) return;
+  const timer = setTimeout(() => revert(log, before), durationMs).unref();
+  temporary.set(log, { level: before, until: Date.now() + durationMs, timer });
 }
+
+function revert(log: LogPart, level: string): void {
+  temporary.delete(log);
+  log.level = level;
+  log.info({ to: level }, 'log level is back to what it was');
+}
+
+export const getMetrics: Call<'getMetrics'> = async ({ metrics }) => {
+  return { text: String((await metrics()).body) };
+};
+
+export const recentLogs: Call<'recentLogs'> = async ({ log }, { limit, level }) => {
+  const least = level === '' ? 0 : rankOf(levelNamed(level));
+  const lines = [...log.recent].filter((line) => least === 0 || levelOfLine(line) >= least);
+  return { lines: limit === 0 ? lines : lines.slice(-limit), forgotten: log.recent.forgotten };
+};
 
 /** @param text a name, or klog's verbosity */
 function levelFrom(text: string, log: LogPart): LogLevel {

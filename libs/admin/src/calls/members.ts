@@ -5,7 +5,7 @@ import { isLoopback } from '@isthmus/runtime';
 import type { RegistryHealth } from '@isthmus/service';
 import { type Hold, inWords, type SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
-import { PROTOCOLS, ROLES, type Rpc } from './messages.ts';
+import { type Call, PROTOCOLS, ROLES } from './messages.ts';
 import type { Identity } from './status.ts';
 
 /** How this process reaches a hub: it is the hub, a link is up or down, or it wants no link. */
@@ -40,31 +40,25 @@ export interface ServersPart {
   wanted(): number;
 }
 
-export function membersRpc(backend: AdminBackend): Rpc<'listMembers'> {
+export const listMembers: Call<'listMembers'> = async (backend) => {
+  const { plane, servers } = backend;
+  const members = plane ? await plane.members().catch((error: Error) => error) : [];
+  const known = members instanceof Error ? (plane?.lastMembers() ?? []) : members;
+  const messages = aliveOf(known, backend.identity.memberId).map((member) => memberMessage(member, backend.identity));
   return {
-    async listMembers() {
-      const { plane, servers } = backend;
-      const members = plane ? await plane.members().catch((error: Error) => error) : [];
-      const known = members instanceof Error ? (plane?.lastMembers() ?? []) : members;
-      const messages = aliveOf(known, backend.identity.memberId).map((member) =>
-        memberMessage(member, backend.identity),
-      );
-      return {
-        members: messages.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),
-        membersError: members instanceof Error ? members.message : '',
-        hubs: plane ? hubsOf(backend, plane) : [],
-        registry: plane && registryMessage(plane.registry),
-        servers: [...(servers?.connected() ?? [])].map((server) => ({
-          ...server,
-          protocol: PROTOCOLS[server.protocol],
-        })),
-        serversWanted: servers?.wanted() ?? 0,
-        holds: ((await backend.holds?.()) ?? []).map(holdMessage),
-        nowMs: Date.now(),
-      };
-    },
+    members: messages.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),
+    membersError: members instanceof Error ? members.message : '',
+    hubs: plane ? hubsOf(backend, plane) : [],
+    registry: plane && registryMessage(plane.registry),
+    servers: [...(servers?.connected() ?? [])].map((server) => ({
+      ...server,
+      protocol: PROTOCOLS[server.protocol],
+    })),
+    serversWanted: servers?.wanted() ?? 0,
+    holds: ((await backend.holds?.()) ?? []).map(holdMessage),
+    nowMs: Date.now(),
   };
-}
+};
 
 /** Leaves out who has died if another already runs in its place: the list of members keeps the dead for a while. @param own the id of this process */
 export function aliveOf(members: readonly Member[], own: string): Member[] {

@@ -3,6 +3,7 @@ import { renewalIsDue } from '@isthmus/runtime';
 import type { AdmissionState } from '@isthmus/service';
 import {
   type AgentIdentifiers,
+  type AnyPrincipal,
   type AttemptRecord,
   type DialError,
   type DialFailure,
@@ -21,8 +22,22 @@ import type { SeenEvent } from './recent.ts';
 import type { SeenDial } from './recent-dials.ts';
 import type { Loss } from './recent-losses.ts';
 
-/** Some methods of the admin RPC. */
-export type Rpc<M extends keyof adminApi.AdminServiceImplementation> = Pick<adminApi.AdminServiceImplementation, M>;
+type Service = adminApi.AdminServiceImplementation;
+
+/** Who asks. */
+interface Asker {
+  /** Aborts when it is gone, or cancels. */
+  readonly signal: AbortSignal;
+  /** Set for an operator of one tenant alone. */
+  readonly principal?: AnyPrincipal | undefined;
+}
+
+/** A method of the admin RPC, as a process answers it. @throws ServerError */
+export type Call<M extends keyof Service> = (
+  backend: AdminBackend,
+  request: Parameters<Service[M]>[0],
+  asker: Asker,
+) => ReturnType<Service[M]>;
 
 /** Converts what the core knows into messages of the admin API. */
 

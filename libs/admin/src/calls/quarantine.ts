@@ -1,39 +1,36 @@
 import type { AgentName } from '@isthmus/tunnel';
 import type { AdminBackend, QuarantinePart } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { absent, exhausted, invalid, type Rpc, tenantAsked, tunnelsBySession, unavailable } from './messages.ts';
+import { absent, type Call, exhausted, invalid, tenantAsked, tunnelsBySession, unavailable } from './messages.ts';
 
-export function quarantineRpc(backend: AdminBackend): Rpc<'quarantine' | 'listQuarantined'> {
-  return {
-    async quarantine({ agent: asked, lift, reason }) {
-      const part = partOf(backend);
-      // What is in quarantine can be let out after its tenant was removed.
-      const tenant = (lift && asked?.tenant) || tenantAsked(backend, asked?.tenant);
-      const agent = { tenant, agentId: asked?.agentId ?? '' };
-      if (agent.agentId === '') throw invalid('agent.agent_id is empty: name the agent');
-      if (!lift && reason === '') throw invalid('reason is empty: say why, so that other operators know');
-      if (reason.length > ADMIN.reason) {
-        throw invalid(`reason has ${reason.length} characters: want at most ${ADMIN.reason}`);
-      }
-      const wasIn = part.reasonFor(agent) !== undefined;
-      const names = namesOf(backend, agent);
-      for (const agentId of names) await part.set({ ...agent, agentId }, lift ? undefined : reason).catch(refused);
-      const { agentId } = agent;
-      const what = lift ? 'operator let an agent out of quarantine' : 'operator put an agent into quarantine';
-      backend.log.info({ agent: agentId, tenant, ...(!lift && { reason }) }, what);
-      const through = tunnelsBySession(backend.tunnels());
-      const sessions = [...backend.sessions()].filter(
-        (session) => session.tenant === tenant && (names.has(session.agentId) || names.has(session.credential ?? '')),
-      );
-      const tunnels = sessions.reduce((sum, { sessionId }) => sum + (through.get(sessionId) ?? 0), 0);
-      return { sessions: sessions.length, tunnels, tenant, known: wasIn || sessions.length > 0 };
-    },
-    async listQuarantined({ tenant: of }) {
-      const agents = [...partOf(backend).list()].filter(({ tenant }) => of === '' || tenant === of);
-      return { agents: agents.map(({ tenant, agentId, reason = '' }) => ({ tenant, agentId, reason })) };
-    },
-  };
-}
+export const quarantine: Call<'quarantine'> = async (backend, { agent: asked, lift, reason }) => {
+  const part = partOf(backend);
+  // What is in quarantine can be let out after its tenant was removed.
+  const tenant = (lift && asked?.tenant) || tenantAsked(backend, asked?.tenant);
+  const agent = { tenant, agentId: asked?.agentId ?? '' };
+  if (agent.agentId === '') throw invalid('agent.agent_id is empty: name the agent');
+  if (!lift && reason === '') throw invalid('reason is empty: say why, so that other operators know');
+  if (reason.length > ADMIN.reason) {
+    throw invalid(`reason has ${reason.length} characters: want at most ${ADMIN.reason}`);
+  }
+  const wasIn = part.reasonFor(agent) !== undefined;
+  const names = namesOf(backend, agent);
+  for (const agentId of names) await part.set({ ...agent, agentId }, lift ? undefined : reason).catch(refused);
+  const { agentId } = agent;
+  const what = lift ? 'operator let an agent out of quarantine' : 'operator put an agent into quarantine';
+  backend.log.info({ agent: agentId, tenant, ...(!lift && { reason }) }, what);
+  const through = tunnelsBySession(backend.tunnels());
+  const sessions = [...backend.sessions()].filter(
+    (session) => session.tenant === tenant && (names.has(session.agentId) || names.has(session.credential ?? '')),
+  );
+  const tunnels = sessions.reduce((sum, { sessionId }) => sum + (through.get(sessionId) ?? 0), 0);
+  return { sessions: sessions.length, tunnels, tenant, known: wasIn || sessions.length > 0 };
+};
+
+export const listQuarantined: Call<'listQuarantined'> = async (backend, { tenant: of }) => {
+  const agents = [...partOf(backend).list()].filter(({ tenant }) => of === '' || tenant === of);
+  return { agents: agents.map(({ tenant, agentId, reason = '' }) => ({ tenant, agentId, reason })) };
+};
 
 /**
  * The names in the credentials of the agent's sessions, or its id if it has no session, or none with a credential of its own: with another

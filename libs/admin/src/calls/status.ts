@@ -6,7 +6,7 @@ import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { failingDials } from './failing-dials.ts';
-import { ADMISSIONS, dialMessage, invalid, lossMessage, noticeMessage, ROLES, type Rpc } from './messages.ts';
+import { ADMISSIONS, type Call, dialMessage, invalid, lossMessage, noticeMessage, ROLES } from './messages.ts';
 import type { SeenDial } from './recent-dials.ts';
 
 type Names = Pick<adminApi.GetStatusResponse, 'program' | 'memberId' | 'hubId' | 'agentId' | 'zone' | 'plane'>;
@@ -18,36 +18,32 @@ export interface Identity extends Readonly<Names> {
 
 /** Of `dialRates`, in slots: the last seconds, and the last minute. */
 const WINDOWS = [1, 6];
-export function statusRpc(backend: AdminBackend): Rpc<'getStatus'> {
+export const getStatus: Call<'getStatus'> = async (backend) => {
+  const { identity, checks, recent } = backend;
+  const all = checks();
+  const [first] = identity.roles;
   return {
-    async getStatus() {
-      const { identity, checks, recent } = backend;
-      const all = checks();
-      const [first] = identity.roles;
-      return {
-        ...identity,
-        roles: identity.roles.map((role) => ROLES[role]),
-        version: VERSION,
-        runtime: runtime(),
-        startedMs: Math.round(performance.timeOrigin),
-        nowMs: Date.now(),
-        admission: ADMISSIONS[backend.admission()],
-        ready: all.every(({ ok }) => ok),
-        checks: all.map((check: Check) => ({ ...check })),
-        sessions: backend.sessionCount(),
-        tunnels: backend.tunnels().size,
-        pendingDials: recent.pending(first),
-        parkedDials: recent.parked,
-        dialRates: ratesOf(recent, first),
-        slowest: slowest(recent.dials(), first).map((dial) => dialMessage(dial)),
-        refusals: recent.refusals(),
-        notices: backend.notices?.().map(noticeMessage) ?? [],
-        losses: recent.losses().map(lossMessage),
-        failing: failingDials(recent.dials(), first),
-      };
-    },
+    ...identity,
+    roles: identity.roles.map((role) => ROLES[role]),
+    version: VERSION,
+    runtime: runtime(),
+    startedMs: Math.round(performance.timeOrigin),
+    nowMs: Date.now(),
+    admission: ADMISSIONS[backend.admission()],
+    ready: all.every(({ ok }) => ok),
+    checks: all.map((check: Check) => ({ ...check })),
+    sessions: backend.sessionCount(),
+    tunnels: backend.tunnels().size,
+    pendingDials: recent.pending(first),
+    parkedDials: recent.parked,
+    dialRates: ratesOf(recent, first),
+    slowest: slowest(recent.dials(), first).map((dial) => dialMessage(dial)),
+    refusals: recent.refusals(),
+    notices: backend.notices?.().map(noticeMessage) ?? [],
+    losses: recent.losses().map(lossMessage),
+    failing: failingDials(recent.dials(), first),
   };
-}
+};
 
 function runtime(): string {
   const { deno, node } = process.versions;
@@ -76,23 +72,15 @@ function slowest(dials: Iterable<SeenDial>, role: Role): SeenDial[] {
 
 const SOURCES: Readonly<Record<FlagInForce['source'], adminApi.Flag_Source>> = valuesOf(adminApi.Flag_Source, 'SOURCE');
 
-export function configRpc({ identity, flags }: AdminBackend): Rpc<'getConfig'> {
-  return {
-    async getConfig() {
-      return { program: identity.program, flags: flags.map((flag) => ({ ...flag, source: SOURCES[flag.source] })) };
-    },
-  };
-}
+export const getConfig: Call<'getConfig'> = async ({ identity, flags }) => {
+  return { program: identity.program, flags: flags.map((flag) => ({ ...flag, source: SOURCES[flag.source] })) };
+};
 
 /** `address:port`, as a socket tells it. */
 const REMOTE = /^[\da-fA-F.:%\w]{2,60}:\d{1,5}$/;
 
-export function probesRpc({ recent }: AdminBackend): Rpc<'expectProbe'> {
-  return {
-    async expectProbe({ remote }) {
-      if (!REMOTE.test(remote)) throw invalid('remote: want the address and port that the probe comes from');
-      recent.expect(remote);
-      return {};
-    },
-  };
-}
+export const expectProbe: Call<'expectProbe'> = async ({ recent }, { remote }) => {
+  if (!REMOTE.test(remote)) throw invalid('remote: want the address and port that the probe comes from');
+  recent.expect(remote);
+  return {};
+};

@@ -1,7 +1,7 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { getOrPut } from '@isthmus/runtime';
 import type { AdminBackend } from '../backend.ts';
-import type { Rpc } from './messages.ts';
+import type { Call } from './messages.ts';
 
 /** What a tenant uses of a limit. */
 export interface Use {
@@ -63,21 +63,17 @@ interface Counts {
   tunnels: number;
 }
 
-export function tenantsRpc(backend: AdminBackend): Rpc<'listTenants'> {
-  return {
-    async listTenants({ tenant }) {
-      const part = backend.tenants;
-      const counts = countsOf(backend);
-      const known = part ? [...part.list()] : [...counts.keys()].map(unconfigured);
-      const tenants = known
-        .filter(({ name }) => tenant === '' || name === tenant)
-        .sort((a, b) => (a.name < b.name ? -1 : 1))
-        .map((each) => tenantMessage(each, counts.get(each.name), backend));
-      const problems = (part?.problems() ?? []).map(({ kept = '', ...problem }) => ({ ...problem, kept }));
-      return { tenants, problems, configured: part !== undefined, unopened: [...(part?.unopened() ?? [])] };
-    },
-  };
-}
+export const listTenants: Call<'listTenants'> = async (backend, { tenant }) => {
+  const part = backend.tenants;
+  const counts = countsOf(backend);
+  const known = part ? [...part.list()] : [...counts.keys()].map(unconfigured);
+  const tenants = known
+    .filter(({ name }) => tenant === '' || name === tenant)
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+    .map((each) => tenantMessage(each, counts.get(each.name), backend));
+  const problems = (part?.problems() ?? []).map(({ kept = '', ...problem }) => ({ ...problem, kept }));
+  return { tenants, problems, configured: part !== undefined, unopened: [...(part?.unopened() ?? [])] };
+};
 
 function unconfigured(name: string): KnownTenant {
   return { name, file: '', use: {}, certificates: [], apiServerNames: [], state: '' };

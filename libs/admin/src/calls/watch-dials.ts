@@ -2,7 +2,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { dialMessage, exhausted, invalid, ROLES, type Rpc } from './messages.ts';
+import { type Call, dialMessage, exhausted, invalid, ROLES } from './messages.ts';
 import type { SeenDial } from './recent-dials.ts';
 
 /** An event for a watcher, and the number of events dropped before it. */
@@ -62,29 +62,25 @@ export class Watch<T> {
 }
 
 type Matches = (dial: SeenDial) => boolean;
-export function watchRpc({ recent: seen }: AdminBackend): Rpc<'watchDials'> {
-  return {
-    async *watchDials(request, { signal }) {
-      const matches = filterOf(request);
-      const watch = new Watch<SeenDial>();
-      // Starts before the recent dials are read, so that events during their sending follow them.
-      const end = request.recentOnly ? () => {} : begin(seen, matches, watch, request.firstBytes);
-      try {
-        const recent = [...seen.dials()].filter(matches);
-        const most = Math.min(request.recent ?? recent.length, recent.length);
-        for (const dial of recent.slice(recent.length - most)) {
-          yield { dial: dialMessage(dial, request.phases), lost: 0, recent: true };
-        }
-        if (request.recentOnly) return;
-        for await (const { event, lost } of watch.until(signal)) {
-          yield { dial: event && dialMessage(event, request.phases), lost, recent: false };
-        }
-      } finally {
-        end();
-      }
-    },
-  };
-}
+export const watchDials: Call<'watchDials'> = async function* ({ recent: seen }, request, { signal }) {
+  const matches = filterOf(request);
+  const watch = new Watch<SeenDial>();
+  // Starts before the recent dials are read, so that events during their sending follow them.
+  const end = request.recentOnly ? () => {} : begin(seen, matches, watch, request.firstBytes);
+  try {
+    const recent = [...seen.dials()].filter(matches);
+    const most = Math.min(request.recent ?? recent.length, recent.length);
+    for (const dial of recent.slice(recent.length - most)) {
+      yield { dial: dialMessage(dial, request.phases), lost: 0, recent: true };
+    }
+    if (request.recentOnly) return;
+    for await (const { event, lost } of watch.until(signal)) {
+      yield { dial: event && dialMessage(event, request.phases), lost, recent: false };
+    }
+  } finally {
+    end();
+  }
+};
 
 function begin(
   seen: AdminBackend['recent'],
