@@ -307,8 +307,7 @@ class GatewayTunnel extends GatewayHalf implements ResumableTunnel {
   #failed({ number }: AttachPosition, error: Error, final = this.#agentGone()): void {
     this.attachFailed(number, final ?? error, final !== undefined);
     // The move failed. It may succeed later.
-    if (this.attached && this.state === 'running')
-      this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
+    if (this.attached) this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
   }
 
   /** Returns why the agent will not come back, or undefined while it may. */

@@ -283,6 +283,25 @@ test('a tunnel that is complete does not wait for ever for the other half to say
   assert.deepEqual([told.at(-1), carrier.told.at(-1)], ['gone', 'drop']);
 });
 
+test('a tunnel that the other half has ended has no way, and nothing that waits, so nobody takes its reader for stalled', () => {
+  const { half, carrier, told } = gatewayHalf();
+  carrier.pending = 1;
+  half.write(Buffer.alloc(900_000));
+  assert.deepEqual([half.attached, half.detached, half.writableLength], [true, false, 900_000]);
+  carrier.lose(new Error('reset by peer'), true);
+  assert.deepEqual(told, ['over: reset by peer', 'gone']);
+  assert.deepEqual([half.attached, half.detached, half.writableLength], [false, true, 0]);
+});
+
+test('a tunnel that is complete ends at once if the other half breaks the rules', () => {
+  const { half, carrier, told } = gatewayHalf();
+  half.finish();
+  half.onMark(encodeMark({ taken: 1, final: 0 }));
+  half.onMark(Buffer.from('?'));
+  assert.deepEqual(told, ['end', 'over: clean', 'gone']);
+  assert.match(carrier.told.at(-1) ?? '', /^abort .* a mark that cannot be read$/);
+});
+
 test('a half refuses what the other would not take', () => {
   const { half } = gatewayHalf();
   half.write(Buffer.alloc(2 * LIMIT));

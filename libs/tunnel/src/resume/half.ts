@@ -27,7 +27,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
   abstract readonly tenant: string;
   protected readonly halves: Halves;
   protected state: State = 'running';
-  /** Unset while the half is detached. */
+  /** Unset while the tunnel waits for one. */
   protected carrier: Carrier | undefined;
 
   // What this side sends.
@@ -108,11 +108,11 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
   }
 
   get attached(): boolean {
-    return this.carrier !== undefined;
+    return this.carrier !== undefined && this.state !== 'gone';
   }
 
   get detached(): boolean {
-    return this.carrier === undefined;
+    return !this.attached;
   }
 
   /** Begins with the stream that the dial was answered on. */
@@ -200,7 +200,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
   }
 
   get writableLength(): number {
-    return Math.min(this.#queued, Math.max(0, this.outgoing.to - this.#acknowledged));
+    return this.state === 'running' ? Math.min(this.#queued, Math.max(0, this.outgoing.to - this.#acknowledged)) : 0;
   }
 
   whenFinished(then: () => void): void {
@@ -580,6 +580,8 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
   }
 
   #violated(fault: string): void {
-    this.abort(new PlaneEnded(`the other end of the tunnel is in disorder: ${fault}`));
+    const reason = new PlaneEnded(`the other end of the tunnel is in disorder: ${fault}`);
+    this.carrier?.drop(reason);
+    this.giveUp(reason);
   }
 }

@@ -179,11 +179,11 @@ export class RecordingCarrier implements Carrier {
     this.told.push(reason ? `abort ${reason.message}` : 'drop');
   }
 
-  /** It is lost. */
-  lose(reason: Error): void {
+  /** It is lost. @param ends whether the tunnel ends with it */
+  lose(reason: Error, ends = false): void {
     const { half } = this;
     this.half = undefined;
-    this.#loss = { reason, ends: false };
+    this.#loss = { reason, ends };
     half?.onClose(0, undefined);
   }
 
