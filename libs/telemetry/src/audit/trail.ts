@@ -26,18 +26,10 @@ export interface AuditOptions {
   readonly logger: Logger;
 }
 
-/** The running audit of a process. */
-interface AuditTrail {
-  /** Reopens the file. Call after it was renamed. */
-  reopen(): void;
-  /** Writes the records of open tunnels, and all that wait. Bounded in time, never throws. */
-  close(): void;
-}
-
 const STDOUT = 1;
 
 /** Audits a process as its flags say. Returns undefined if they do not enable the audit. */
-export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTrail | undefined {
+export function auditTrail(events: PlaneEvents, options: AuditOptions) {
   const { log, logger } = options;
   if (log === '') return undefined;
   const bursts = flapBursts(logger);
@@ -54,7 +46,9 @@ export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTra
   // After a crash or a second signal, nothing is closed before the process exits.
   process.once('exit', close);
   return {
+    /** Reopens the file. Call after it was renamed. */
     reopen: () => sink.reopen(),
+    /** Writes the records of open tunnels, and all that wait. Bounded in time, never throws. */
     close() {
       process.off('exit', close);
       close();

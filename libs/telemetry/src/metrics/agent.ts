@@ -1,5 +1,5 @@
 import { SERVER_DIRECTIONS } from '../events.ts';
-import { type Durations, Families, type Metrics, type ObservedProgram } from './families.ts';
+import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
 import { auditMetrics, certificateMetrics, processMetrics, refusalMetrics } from './process.ts';
@@ -34,13 +34,18 @@ export function agentMetrics({ events, tunnels }: ObservedProgram, options: Agen
   const families = new Families('konnectivity_network_proxy_agent_');
   const own = families.under('isthmus_');
   const traffic = { role: 'agent', tunnels } as const;
-  const upstream = { dials: endpointDials(families) };
+  // Includes DNS and connecting, but only dials that succeeded, as upstream does.
+  const dials = families.histogram(
+    'dial_duration_seconds',
+    'Latency of dial to the remote endpoint in seconds',
+    LATENCY_BUCKETS,
+  );
   endpointMetrics(families);
   serverLinkMetrics(families);
   packetMetrics(families);
   const leases = leaseCount(families, LATENCY_BUCKETS);
   let state: AgentState = { connected: 0, wanted: 0 };
-  dialMetrics(own, { ...traffic, upstream });
+  dialMetrics(own, { ...traffic, upstream: { dials } });
   tunnelMetrics(own, traffic);
   refusalMetrics(own, 'agent');
   coverageMetrics(own, () => state);
@@ -67,15 +72,6 @@ function coverageMetrics(families: Families, state: () => AgentState): void {
   );
   const opens = families.counter('server_link_opens_total', 'Links to servers that this agent opened.');
   families.on({ 'server:open': () => opens.value++ });
-}
-
-/** Includes DNS and connecting, but only dials that succeeded, as upstream does. */
-function endpointDials(families: Families): Durations {
-  return families.histogram(
-    'dial_duration_seconds',
-    'Latency of dial to the remote endpoint in seconds',
-    LATENCY_BUCKETS,
-  );
 }
 
 function endpointMetrics(families: Families): void {

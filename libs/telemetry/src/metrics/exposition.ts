@@ -121,14 +121,8 @@ export function formatFor(accept = ''): Format {
   return open > 0 && open >= text ? OPEN_METRICS : TEXT;
 }
 
-interface MediaRange {
-  readonly type: string;
-  readonly version: string | undefined;
-  /** 0 to 1. */
-  readonly weight: number;
-}
-
-function rangeOf(text: string): MediaRange {
+/** A media range of an `Accept` header. Its weight is 0 to 1. */
+function rangeOf(text: string) {
   const [type = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase());
   const value = (name: string) =>
     parameters

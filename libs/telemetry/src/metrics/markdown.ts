@@ -3,13 +3,8 @@ import { agentMetrics } from './agent.ts';
 import type { Declared, Metrics } from './families.ts';
 import { serverMetrics } from './server.ts';
 
-interface ProgramPage {
-  readonly letter: string;
-  readonly declared: readonly Declared[];
-}
-
 /** Returns the families on each program's page, except `process_*` and `nodejs_*`. */
-export function programPages(): readonly ProgramPage[] {
+export function programPages() {
   const tenants = { size: 0, badFiles: 0, has: () => false, certificates: () => [] };
   const program = () => ({ events: planeEvents(), tunnels: [] });
   const servers = { strategies: ['default'], process: true, tenants } as const;

@@ -31,15 +31,8 @@ export interface GatewayState {
   watch(watcher: SessionWatcher): () => void;
 }
 
-interface PlaneMetrics {
-  /** Lets one more count the sessions that dials can use. Call before events come. */
-  watch(counter: SessionCounter): void;
-  /** Call once, as soon as the program has its plane. */
-  measure(state: PlaneState): void;
-}
-
 /** The metrics of a plane, as seen by one of its gateways or hubs. */
-export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTenants: boolean): PlaneMetrics {
+export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTenants: boolean) {
   let state: PlaneState | undefined;
   let unwatch = () => {};
   families.defer(() => unwatch());
@@ -67,8 +60,10 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
   };
   if (role === 'hub') families.on(ownSessions(all));
   return {
-    watch: (counter) => counters.push(counter),
-    measure(seen) {
+    /** Lets one more count the sessions that dials can use. Call before events come. */
+    watch: (counter: SessionCounter) => void counters.push(counter),
+    /** Call once, as soon as the program has its plane. */
+    measure(seen: PlaneState): void {
       state = seen;
       if (seen.gateway)
         unwatch = seen.gateway.watch({ came: (each) => all.count(each, 1), went: (each) => all.count(each, -1) });

@@ -35,7 +35,6 @@ export function tenantMetrics(
     counts.set(tenant, made);
     return made;
   };
-  declare(families, { role, counts, tunnels, agents, state });
   families.on({
     tenants({ gone }) {
       for (const tenant of gone) counts.delete(tenant);
@@ -45,18 +44,17 @@ export function tenantMetrics(
       if (tally) tally.refused++;
     }),
   });
+  countedMetrics(families, counts, tunnels, role);
+  stateMetrics(families, agents, state);
   return { of, sessions: { count: ({ tenant, agentId }, by) => agents.count(tenant, agentId, by) } };
 }
 
-interface Kept {
-  readonly role: Role;
-  readonly counts: ReadonlyMap<string, OfTenant>;
-  readonly tunnels: ObservedProgram['tunnels'];
-  readonly agents: DistinctNames;
-  readonly state: TenantsState;
-}
-
-function declare(families: Families, { role, counts, tunnels, agents, state }: Kept): void {
+function countedMetrics(
+  families: Families,
+  counts: ReadonlyMap<string, OfTenant>,
+  tunnels: ObservedProgram['tunnels'],
+  role: Role,
+): void {
   families.tallied(
     'counter',
     'tenant_dials_total{tenant,outcome}',
@@ -81,6 +79,9 @@ function declare(families: Families, { role, counts, tunnels, agents, state }: K
     'Connections and requests of peers that were refused after they had proven their tenant.',
     () => [...counts].map(([tenant, { refused }]) => [{ tenant }, refused] as const),
   );
+}
+
+function stateMetrics(families: Families, agents: DistinctNames, state: TenantsState): void {
   families.tallied('gauge', 'tenant_agents{tenant}', 'Agents with sessions that dials can use, by tenant.', () =>
     [...agents.tenants()].filter(([tenant]) => state.has(tenant)).map(([tenant, count]) => [{ tenant }, count]),
   );
