@@ -14,18 +14,15 @@ export interface AdminTls {
   readonly key?: Buffer | undefined;
 }
 
-/** Why a process did not answer. */
+/** Why a process did not answer, in words. */
 export class AskFault extends Error {
   override readonly name = 'AskFault';
-  /** `PERMISSION_DENIED` */
+  /** `permission_denied` */
   readonly code: string;
-  /** In words, without the code. */
-  readonly details: string;
 
   constructor({ code, message }: AskError) {
-    super(`${code.toUpperCase()}: ${message}`);
-    this.code = code.toUpperCase();
-    this.details = message;
+    super(message);
+    this.code = code;
   }
 }
 
@@ -109,7 +106,8 @@ function lineIn(text: string): AskLine {
     Array.isArray(roles) && [id, address, version, zone, ...roles].every((each) => typeof each === 'string');
   const told = isFault(said.error) || (said.error === undefined && typeof said.answer === 'object' && said.answer);
   // As it is where answers name it: messages have whole characters alone.
-  if (known && told) return { ...said, member: { ...fieldsOf(said.member), id: `${Buffer.from(`${id}`)}` } } as AskLine;
+  if (known && told)
+    return { ...said, member: { id: `${Buffer.from(`${id}`)}`, roles, address, version, zone } } as AskLine;
   throw new Error('what answers is no member of a plane: is this its admin port?');
 }
 

@@ -9,17 +9,8 @@ export function roleNames(roles: readonly adminApi.Role[]): RoleName[] {
   return roles.flatMap((role) => ROLES[role] ?? []);
 }
 
-/** A process of the plane, and the address to ask it. */
-export interface Member {
-  /** Its id in the plane, or its address if it stands alone or has not answered yet. */
-  readonly id: string;
-  /** `host:port` of its admin port. */
-  readonly address: string;
-  /** Empty until it has reported its roles. */
-  readonly roles: readonly RoleName[];
-  readonly version: string;
-  readonly zone: string;
-}
+/** A process of the plane, as one that answers says it. Roles are empty until it has reported them. */
+export type Member = AskedMember;
 
 /** A member that could not be asked, and why. */
 export interface Unanswered {
@@ -52,11 +43,7 @@ export interface Greeting {
 /** Returns the members that answered, at the address where they did, and the members that they name. */
 export function membersOf(greetings: readonly Greeting[]): Map<string, Member> {
   const members = new Map<string, Member>();
-  for (const { address, self } of greetings) {
-    const { id, version, zone } = self;
-    const roles = self.roles as readonly RoleName[];
-    if (!members.has(id)) members.set(id, { id, address, roles, version, zone });
-  }
+  for (const { address, self } of greetings) if (!members.has(self.id)) members.set(self.id, { ...self, address });
   for (const { memberId: id, adminAddress: address, roles, version, zone } of greetings.flatMap(
     ({ list }) => list.members,
   )) {

@@ -40,9 +40,8 @@ export function reasonOf(error: unknown, timeoutMs: number): string {
   const { name, message } = (error instanceof AggregateError ? error.errors[0] : error) as Error;
   if (name === 'AbortError' || name === 'TimeoutError')
     return `no answer within ${timeoutMs / 1000} s: it hangs, or the network drops packets`;
-  const text = error instanceof AskFault ? error.details : message;
-  const told = inWords(text).replaceAll(/\s+/g, ' ');
-  const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
+  const told = inWords(message).replaceAll(/\s+/g, ' ');
+  const hint = HINTS.find(([pattern]) => pattern.test(message))?.[1];
   return hint === undefined ? told || 'no connection' : `${told} (${hint})`;
 }
 
@@ -164,17 +163,17 @@ export class Plane implements Disposable {
     for (const member of members) {
       const { answer: value, error = fault, at } = lines.get(member) ?? {};
       if (value) answers.push({ member, value, ...(at && { at }) });
-      else if (instead && /^(NOT_FOUND|UNIMPLEMENTED)\b/.test(codeOf(error))) answers.push({ member, value: instead });
+      else if (instead && /^(not_found|unimplemented)$/.test(codeOf(error))) answers.push({ member, value: instead });
       else {
         const { id, address } = member;
         const silent = this.#silent.get(id) ?? { member: id, address, reason: reasonOf(error, timeoutMs) };
         unanswered.push(silent);
-        if (/^(UNAVAILABLE)?$/.test(codeOf(error))) this.#silent.set(id, silent);
+        if (/^(unavailable)?$/.test(codeOf(error))) this.#silent.set(id, silent);
       }
     }
     // Every member finds the same fault with it.
     const invalid = [fault, ...[...lines.values()].map(({ error }) => error)].find(
-      (error) => codeOf(error) === 'INVALID_ARGUMENT',
+      (error) => codeOf(error) === 'invalid_argument',
     );
     if (invalid && answers.length === 0) throw usage(reasonOf(invalid, timeoutMs));
     return { answers, unanswered };
@@ -234,7 +233,7 @@ export class Plane implements Disposable {
 
   #with(roles: readonly RoleName[] = []): readonly Member[] {
     return this.members.filter(
-      ({ roles: own }) => roles.length === 0 || own.length === 0 || own.some((role) => roles.includes(role)),
+      ({ roles: own }) => roles.length === 0 || own.length === 0 || roles.some((role) => own.includes(role)),
     );
   }
 
