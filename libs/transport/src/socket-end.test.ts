@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { Socket } from 'node:net';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, Socket } from 'node:net';
 import { test } from 'node:test';
 import type { EndUser } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
@@ -69,6 +70,26 @@ test('a user of a socket that has closed is told so', async () => {
   end.use(user('tunnel'), 'acme');
   await tick();
   assert.deepEqual(told, ['tunnel close in order', 'left']);
+});
+
+test('what a slow reader has yet to take is on its way from then on, however long ago it was written', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1');
+  t.after(() => server.close());
+  await once(server, 'listening');
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  const [[peer]] = (await Promise.all([once(server, 'connection'), once(socket, 'connect')])) as [[Socket], unknown];
+  t.after(() => [socket, peer].map((each) => each.destroy()));
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const end = new SocketEnd(socket);
+  let arrived = false;
+  while (end.writableLength === 0) socket.write(Buffer.alloc(1024 * 1024));
+  end.whenDelivered(() => (arrived = true), 60_000);
+  peer.resume();
+  if (socket.writableLength > 0) await once(socket, 'drain');
+  t.mock.timers.tick(TRANSPORT.deliveryMs - 1);
+  assert.equal(arrived, false);
+  t.mock.timers.tick(1);
+  assert.equal(arrived, true);
 });
 
 test('records of a byte on 40 sockets of one tenant leave ticks of the event loop to others', async () => {

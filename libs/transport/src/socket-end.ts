@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { getOrPut, LruMap, onRead, writeCoalesced } from '@isthmus/runtime';
-import { DuplexEnd, type EndUser } from '@isthmus/tunnel';
+import type { DestinationEnd, EndUser } from '@isthmus/tunnel';
 import { ConnectionReads, Readers, readBudget, WIRE } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
 import { belowOf } from './tls/admit.ts';
@@ -35,7 +35,10 @@ const NOBODY: SocketUser = { onData() {}, onEnd() {}, onClose() {} };
  * A cut resets the connection, so that no peer takes half an answer for a whole one. Over TLS, that is the connection below, without a
  * close_notify. A unix socket has no reset: its peer sees an end, and ECONNRESET only if it had sent bytes that nobody has read.
  */
-export class SocketEnd extends DuplexEnd<Socket> {
+export class SocketEnd implements DestinationEnd {
+  readonly halfOpen = true;
+  readonly detached = false;
+  readonly stream: Socket;
   watch: SocketWatch | undefined;
   /** Unset: what comes is kept. */
   #user: SocketUser | undefined;
@@ -59,7 +62,7 @@ export class SocketEnd extends DuplexEnd<Socket> {
 
   /** @param left called once the socket has closed, if somebody has listened to it */
   constructor(socket: Socket, left?: (socket: Socket) => void) {
-    super(socket);
+    this.stream = socket;
     this.#leaving = left ? [left] : [];
   }
 
@@ -101,7 +104,7 @@ export class SocketEnd extends DuplexEnd<Socket> {
     return this.stream.off('end', this.#end);
   }
 
-  override use(user: EndUser, tenant: string): void {
+  use(user: EndUser, tenant: string): void {
     this.#tenant = tenant;
     const kept = this.#keptBytes > 0;
     this.#listen();
@@ -119,42 +122,59 @@ export class SocketEnd extends DuplexEnd<Socket> {
     if (this.#closed) user.onClose(this.#failure);
   }
 
-  override whenLeft(left: () => void): void {
+  whenLeft(left: () => void): void {
     this.#listen();
     if (this.#closed) left();
     else this.#leaving.push(left);
   }
 
-  override write(bytes: Uint8Array): boolean {
+  write(bytes: Uint8Array): boolean {
     return writeCoalesced(this.stream, bytes);
   }
 
   /** A plain socket that has sent everything, and whose peer has ended, is closed at once: the kernel sends the same FIN. TLS says its end itself. */
-  override finish(last: boolean): void {
+  finish(last: boolean): void {
     const socket = this.stream;
     if (last && socket.writableLength === 0 && !(socket instanceof TLSSocket)) socket.destroy();
     else socket.end();
   }
 
-  override pause(): void {
+  pause(): void {
     this.#paused = true;
     this.stream.pause();
   }
 
-  override resume(): void {
+  resume(): void {
     this.#paused = false;
     if (!this.#rests) this.stream.resume();
   }
 
-  override abort(): void {
-    resetSocket(this.stream);
+  get writableLength(): number {
+    return this.stream.writableLength;
   }
 
-  /** As far as this side can know. */
-  protected override reaches(then: () => void, silentMs: number): void {
-    const ms = TRANSPORT.deliveryMs - silentMs;
-    if (ms > 0 && tcpOf(this.stream)) setTimeout(then, ms).unref();
-    else then();
+  whenFinished(then: () => void): void {
+    if (this.stream.writableFinished) then();
+    else this.stream.once('finish', then);
+  }
+
+  whenDelivered(then: () => void, silentMs: number): void {
+    const { stream } = this;
+    const reaches = (ms: number) => {
+      if (ms > 0 && tcpOf(stream)) setTimeout(then, ms).unref();
+      else then();
+    };
+    // What a slow reader has only now made room for is still on its way, however long ago it was read.
+    if (stream.writableLength === 0 || stream.destroyed) reaches(TRANSPORT.deliveryMs - silentMs);
+    else stream.write('', () => reaches(TRANSPORT.deliveryMs));
+  }
+
+  close(): void {
+    this.stream.destroy();
+  }
+
+  abort(): void {
+    resetSocket(this.stream);
   }
 
   #listen(): void {

@@ -1,8 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { onceClosed } from '@isthmus/runtime';
 
-const NOTHING = new Uint8Array(0);
-
 /** What an end of a tunnel tells its user, which joins it with the other end. Nothing of it throws. */
 export interface EndUser {
   /** Bytes came. They count as taken. */
@@ -34,8 +32,8 @@ export interface TunnelEnd {
   readonly writableLength: number;
   /** Whether it has no way to the tunnel's far end at the moment. */
   readonly detached: boolean;
-  /** Of a half: grows with each byte that a socket takes at either end. 0 for others. */
-  readonly progress: number;
+  /** Of a half: grows with each byte that a socket takes at either end. Others know only what waits here. */
+  readonly progress?: number;
   /** Calls back once everything written has been taken, and the end. */
   whenFinished(then: () => void): void;
   /**
@@ -63,11 +61,10 @@ export interface DestinationEnd extends TunnelEnd {
   whenLeft(left: () => void): void;
 }
 
-/** A Duplex as an end of a tunnel: a Go agent's packets, and of a socket what `SocketEnd` does not do itself. */
+/** A Duplex as an end of a tunnel: a Go agent's packets. */
 export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd {
   readonly halfOpen: boolean;
   readonly detached: boolean = false;
-  readonly progress: number = 0;
   readonly stream: Stream;
 
   constructor(stream: Stream, halfOpen = true) {
@@ -114,11 +111,10 @@ export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd
     else this.stream.once('finish', then);
   }
 
-  whenDelivered(then: () => void, silentMs: number): void {
+  whenDelivered(then: () => void): void {
     const { stream } = this;
-    // What a slow reader has only now made room for is still on its way, however long ago it was read.
-    if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, () => this.reaches(then, 0));
-    else this.reaches(then, silentMs);
+    if (stream.writableLength > 0 && !stream.destroyed) stream.write('', () => then());
+    else then();
   }
 
   close(): void {
@@ -131,10 +127,5 @@ export class DuplexEnd<Stream extends Duplex = Duplex> implements DestinationEnd
 
   abort(reason: Error): void {
     this.stream.destroy(reason);
-  }
-
-  /** Calls back once what was written has reached the peer. */
-  protected reaches(then: () => void, _silentMs: number): void {
-    then();
   }
 }

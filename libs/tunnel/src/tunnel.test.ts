@@ -68,9 +68,9 @@ class PeerEnd extends StreamAsHalf {
     this.#peer.abort(reason);
   }
 
-  protected override reaches(then: () => void, silentMs: number): void {
-    if (this.#peer.delivered) this.#peer.delivered(then, silentMs);
-    else then();
+  override whenDelivered(then: () => void, silentMs = 0): void {
+    const { delivered, writableLength } = this.#peer;
+    super.whenDelivered(() => (delivered ? delivered(then, writableLength > 0 ? 0 : silentMs) : then()));
   }
 }
 

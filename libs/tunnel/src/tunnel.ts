@@ -300,7 +300,7 @@ export class Tunnel implements TunnelInfo, Due {
   /** Changes with each byte that a socket takes, here or beyond a half. */
   get #taken(): number {
     const [caller, destination] = [this.#caller.end, this.#destination.end];
-    return caller.progress - caller.writableLength + destination.progress - destination.writableLength;
+    return (caller.progress ?? -caller.writableLength) + (destination.progress ?? -destination.writableLength);
   }
 
   /** Waits for what is due next, and for nothing else. */

@@ -132,7 +132,6 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
   /** ANP's packets know no half-close. */
   readonly halfOpen = false;
   readonly detached = false;
-  readonly progress = 0;
   /** For the deadline of its dial, then of the caller's end of the stream. */
   before: Due | undefined;
   behind: Due | undefined;

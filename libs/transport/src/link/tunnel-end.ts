@@ -96,7 +96,6 @@ interface StreamEvents {
 export class StreamEnd implements DestinationEnd, Carrier, StreamHandler {
   readonly halfOpen = true;
   readonly detached = false;
-  readonly progress = 0;
   readonly stream: Http2Stream;
   /**
    * Whether the half of the tunnel is in the process at the other side of the link, and not behind a hub or gateway. Unset for a tunnel that ends with

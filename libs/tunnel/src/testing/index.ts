@@ -69,7 +69,7 @@ export class StreamAsHalf extends DuplexEnd {
     this.#of = of;
     Object.defineProperties(this, {
       detached: { get: () => of.detached ?? false },
-      progress: { get: () => of.progress ?? 0 },
+      progress: { get: () => (of.progress ?? 0) - this.writableLength },
     });
   }
 
@@ -80,7 +80,8 @@ export class StreamAsHalf extends DuplexEnd {
 
 /** The same bytes as a Duplex, for who reads and writes an end without joining it. */
 export function streamOf(end: TunnelEnd): Duplex {
-  return end instanceof DuplexEnd ? end.stream : streamed(end);
+  const { stream } = end as Partial<DuplexEnd>;
+  return stream instanceof Duplex ? stream : streamed(end);
 }
 
 const streams = new WeakMap<TunnelEnd, Duplex>();
