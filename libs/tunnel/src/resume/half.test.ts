@@ -8,7 +8,7 @@ import { SeededTime } from '../testing/channel.ts';
 import { RecordingCarrier } from '../testing/index.ts';
 import { AgentTunnel } from './agent-tunnels.ts';
 import { type AttachAnswer, type AttachPosition, AttachRefused, encodeMark } from './carrier.ts';
-import { GatewayHalf } from './gateway-half.ts';
+import { GatewayHalf } from './gateway-tunnels.ts';
 import { type Halves, halvesOf } from './halves.ts';
 
 const LIMIT = 1_000_000;

@@ -406,7 +406,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
 
   /** The sweep's call: sends the mark that has waited, and ends the half if its deadline has passed. */
   remind(): void {
-    if (this.#takenWithEnd > this.#told) this.#sendMark();
+    if (this.#newestMark.taken > this.#told) this.#sendMark();
     const deadline = this.#deadline;
     if (!deadline || this.state === 'gone') return;
     if (this.due < deadline.at) {
@@ -426,20 +426,11 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
   }
 
   get #newestMark(): Mark {
-    const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: this.#takenWithEnd };
+    const taken = this.taken === this.#final ? this.taken + 1 : this.taken;
+    const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken };
     if (this.#ended) mark.final = this.outgoing.to;
     if (this.#asks > this.#acknowledged) mark.ask = this.#asks;
     return mark;
-  }
-
-  /** As `Mark.taken`. */
-  get #takenWithEnd(): number {
-    return this.taken === this.#final ? this.taken + 1 : this.taken;
-  }
-
-  /** Whether the other half has asked, and can now be told. */
-  get #isAsked(): boolean {
-    return this.#asked > this.#told && this.taken >= this.#asked;
   }
 
   /** Returns why the other half's positions cannot be true. */
@@ -520,9 +511,10 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
    */
   #acknowledge(now: boolean): void {
     if (this.#completeIfDone()) return;
-    const many = this.#takenWithEnd - this.#told >= TUNNEL.acknowledgeBytes;
+    const many = this.taken - this.#told >= TUNNEL.acknowledgeBytes;
     const isLast = this.#ended && this.taken === this.#final;
-    if (now || many || isLast || this.#isAsked) this.#sendMark();
+    const isAsked = this.#asked > this.#told && this.taken >= this.#asked;
+    if (now || many || isLast || isAsked) this.#sendMark();
     else this.#remindAt(this.halves.clock.now() + TUNNEL.acknowledgeMs);
   }
 
@@ -533,7 +525,7 @@ export abstract class Half implements DestinationEnd, StreamUser, Due {
     if (taken > outgoing.from) outgoing.release(Math.min(taken, outgoing.to));
     if (isAll) this.#keepLimit?.shrink();
     this.#asked = Math.max(this.#asked, ask);
-    if (this.#isAsked) this.#sendMark();
+    if (ask > this.#told && this.taken >= ask) this.#sendMark();
     if (final !== undefined && this.#final === undefined) {
       this.#final = final;
       if (this.received === final && this.state === 'running') {

@@ -11,7 +11,7 @@ import { type Carrier, type Loss, type Mark, readMark, type StreamUser } from '.
 import { Tunnel } from '../tunnel.ts';
 
 export { AgentTunnel } from '../resume/agent-tunnels.ts';
-export { GatewayHalf } from '../resume/gateway-half.ts';
+export { GatewayHalf } from '../resume/gateway-tunnels.ts';
 export { halvesOf } from '../resume/halves.ts';
 
 export const request: DialRequest = {

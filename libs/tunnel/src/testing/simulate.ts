@@ -2,7 +2,7 @@ import { SharedBudget } from '@isthmus/runtime';
 import type { EndUser } from '../end.ts';
 import { AgentTunnel } from '../resume/agent-tunnels.ts';
 import { type AttachAnswer, type AttachPosition, AttachRefused, type StreamUser } from '../resume/carrier.ts';
-import { GatewayHalf } from '../resume/gateway-half.ts';
+import { GatewayHalf } from '../resume/gateway-tunnels.ts';
 import type { Half } from '../resume/half.ts';
 import { type Halves, halvesOf } from '../resume/halves.ts';
 import { Channel, SeededTime } from './channel.ts';
