@@ -92,7 +92,7 @@ export interface ResumableTunnel {
 export type TunnelSide = 'caller' | 'destination';
 
 /**
- * How a tunnel ended. `firstCause` alone decides between two causes.
+ * How a tunnel ended. Between two causes, `Tunnel` decides.
  * - `closed`: a side ended it, in order.
  * - `failed`: a side failed or went away, or something failed after a side had ended in order. Where a carrier is only passed on, its loss is
  *   the caller's failure, because the caller's half replaces it.

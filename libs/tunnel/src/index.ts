@@ -134,5 +134,4 @@ export {
   isNetwork,
   type ProcessName,
 } from './sessions.ts';
-export { type Carried, Tunnel } from './tunnel.ts';
-export { TunnelTable } from './tunnel-table.ts';
+export { type Carried, Tunnel, TunnelTable } from './tunnel.ts';

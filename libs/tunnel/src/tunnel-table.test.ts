@@ -4,8 +4,7 @@ import { test } from 'node:test';
 import { PlaneEnded } from './errors.ts';
 import { planeEvents } from './events.ts';
 import { endOf, established, request } from './testing/index.ts';
-import { Tunnel } from './tunnel.ts';
-import { TunnelTable } from './tunnel-table.ts';
+import { Tunnel, TunnelTable } from './tunnel.ts';
 
 function aTunnel(events: ReturnType<typeof planeEvents>, id: string): Tunnel {
   const stream = new PassThrough();

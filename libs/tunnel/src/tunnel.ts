@@ -1,4 +1,4 @@
-import { guarding, memory } from '@isthmus/runtime';
+import { guarding, memory, RandomSet } from '@isthmus/runtime';
 import { type Deadlines, type Due, deadlines } from './deadlines.ts';
 import { TUNNEL } from './defaults.ts';
 import type { DialRequest, Established, ResumableTunnel, TunnelOutcome, TunnelSide } from './dial.ts';
@@ -6,26 +6,6 @@ import type { EndUser, TunnelEnd } from './end.ts';
 import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled, SessionLost } from './errors.ts';
 import type { PlaneEvents, TunnelInfo, TunnelRole } from './events.ts';
 import { type ByteMeter, FlowGate, type MeteredFlow } from './limits/byte-meter.ts';
-
-/**
- * Says how a tunnel ended, when something has ended it before: the first cause counts, except that a cut counts before the end of a caller that
- * still waits for the destination's.
- * @param answered whether the destination has ended
- */
-function firstCause(before: TunnelOutcome, outcome: TunnelOutcome, answered: boolean): TunnelOutcome {
-  if (before.how !== 'closed' || outcome.how === 'closed') return before;
-  if (outcome.how === 'cut' && before.by === 'caller' && !answered) return outcome;
-  return { how: 'failed', by: before.by, error: outcome.error };
-}
-
-/**
- * Whether a side that closes takes nothing from the other, because it had sent everything before. That is not so if the plane cuts it, but it is if
- * only the way to a destination is lost.
- */
-function closesInOrder(side: TunnelSide, ended: boolean, failure: Error | undefined): boolean {
-  if (failure instanceof SessionLost) return ended && side === 'destination';
-  return ended && !(failure instanceof PlaneEnded);
-}
 
 /** What a tunnel needs of the answer to its dial or attach. */
 export type Carried = Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId' | 'meter' | 'resumable'>;
@@ -203,8 +183,17 @@ export class Tunnel implements TunnelInfo, Due {
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
   }
 
+  /**
+   * Notes how it ends: the first cause counts, except that a cut counts before the end of a caller that still waits for the destination's. What fails
+   * after another end in order is a failure by the side that had ended.
+   */
   #settle(outcome: TunnelOutcome): void {
-    this.#outcome = this.#outcome ? firstCause(this.#outcome, outcome, this.#destination.ended) : outcome;
+    const before = this.#outcome;
+    if (!before) this.#outcome = outcome;
+    if (before?.how !== 'closed' || outcome.how === 'closed') return;
+    const stillWaits = before.by === 'caller' && !this.#destination.ended;
+    if (outcome.how === 'cut' && stillWaits) this.#outcome = outcome;
+    else this.#outcome = { how: 'failed', by: before.by, error: outcome.error };
   }
 
   // What its sides say.
@@ -252,8 +241,10 @@ export class Tunnel implements TunnelInfo, Due {
   /** A side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
   closed(gone: Side, failure: Error | undefined): void {
     const { side, other } = gone;
-    // Where a carrier is only passed on, the halves say what its loss means.
-    const orderly = closesInOrder(side, gone.ended, failure) && !(this.passesOn && failure instanceof SessionLost);
+    // A side that had sent everything takes nothing from the other, unless the plane cuts it. The loss of the way to a destination is no such cut, but
+    // where a carrier is only passed on, the halves say what its loss means.
+    const losesWay = failure instanceof SessionLost && side === 'destination' && !this.passesOn;
+    const orderly = gone.ended && (losesWay || !(failure instanceof PlaneEnded));
     // A side may close while it is cut, before the other one is.
     if (!orderly && !this.#cut) this.#fail(gone, failure ?? new Error(`${side} went away`));
     if (other.open) {
@@ -430,5 +421,64 @@ class Side implements EndUser, MeteredFlow {
     } catch (error) {
       this.#tunnel.failed(error as Error);
     }
+  }
+}
+
+/** The tunnels that run in this process, tracked through its events. */
+export class TunnelTable {
+  readonly #events: PlaneEvents;
+  readonly #tunnels = new RandomSet<TunnelInfo>();
+  readonly #idle: (() => void)[] = [];
+
+  constructor(events: PlaneEvents) {
+    this.#events = events;
+    events.on('tunnel:open', (tunnel) => this.#tunnels.add(tunnel));
+    events.on('tunnel:close', (tunnel) => {
+      this.#tunnels.delete(tunnel);
+      if (this.#tunnels.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
+    });
+  }
+
+  get size(): number {
+    return this.#tunnels.size;
+  }
+
+  [Symbol.iterator](): Iterator<TunnelInfo> {
+    return this.#tunnels[Symbol.iterator]();
+  }
+
+  /** Aborts the tunnel that a dial opened, in each role that this process has. @returns how many were found */
+  abort(dialId: string, reason: Error): number {
+    const tunnels = [...this.#tunnels].filter((tunnel) => tunnel.dial.id === dialId);
+    for (const tunnel of tunnels) if (tunnel instanceof Tunnel) tunnel.abort(reason);
+    return tunnels.length;
+  }
+
+  /** Ends the tunnels that `which` selects, also those that could go on through another session. */
+  abortEach(which: (tunnel: TunnelInfo) => boolean, reason: Error): void {
+    for (const tunnel of [...this.#tunnels]) if (tunnel instanceof Tunnel && which(tunnel)) tunnel.abort(reason);
+  }
+
+  /**
+   * Ends in order, until it is disposed of, each tunnel of a role that has been idle for `idleMs`. Call it when a drain begins: the
+   * connections that callers keep for their next requests would otherwise hold a process that drains until its time is over.
+   * @param idleMs in milliseconds. 0: no tunnel is ended
+   */
+  endIdle(role: TunnelRole, idleMs: number): Disposable {
+    const sweep = () => {
+      for (const tunnel of [...this.#tunnels]) {
+        if (!(tunnel instanceof Tunnel) || tunnel.role !== role || tunnel.idleMs < idleMs) continue;
+        tunnel.endIdle();
+        this.#events.emit('tunnel:idle', tunnel);
+      }
+    };
+    const timer = idleMs > 0 ? setInterval(sweep, Math.min(TUNNEL.idleCheckMs, idleMs)).unref() : undefined;
+    return { [Symbol.dispose]: () => clearInterval(timer) };
+  }
+
+  /** Resolves as soon as no tunnel runs. */
+  idle(): Promise<void> {
+    if (this.#tunnels.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.push(resolve));
   }
 }
