@@ -1,17 +1,20 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { SendQueue } from './stream.ts';
+import type { Incoming } from './incoming.ts';
+import type { Output, SendGroup } from './output.ts';
+import { Http2Stream } from './stream.ts';
 
-/** An output that keeps what is added. */
-function kept(): { output: Parameters<SendQueue['send']>[0]; sent: () => Buffer } {
+/** A stream with a wide window, whose output keeps what is added, without frames' heads. */
+function opened(): { stream: Http2Stream; output: Output; sent: () => Buffer } {
   const parts: Buffer[] = [];
-  const output = { add: (part: Buffer) => void parts.push(part) } as unknown as Parameters<SendQueue['send']>[0];
-  return { output, sent: () => Buffer.concat(parts) };
+  const output = { head() {}, offer() {}, add: (part: Buffer) => void parts.push(part) } as unknown as Output;
+  const owner = { output, abandonsRequests: false, excess: 0, streamBroken() {}, streamClosed() {} };
+  const limits = { incoming: {} as Incoming, sendWindow: 1_000_000, group: {} as SendGroup };
+  return { stream: new Http2Stream(1, owner, limits), output, sent: () => Buffer.concat(parts) };
 }
 
 test('bytes leave in order, however they were written and are sent', () => {
-  const { output, sent } = kept();
-  const queue = new SendQueue();
+  const { stream, output, sent } = opened();
   const bytes = Buffer.from(Array.from({ length: 10_000 }, (_, i) => i % 251));
   let written = 0;
   let seed = 1;
@@ -19,11 +22,11 @@ test('bytes leave in order, however they were written and are sent', () => {
     seed = (seed * 48_271) % 2_147_483_647;
     return seed % most;
   };
-  while (written < bytes.length || queue.length > 0) {
+  while (written < bytes.length || stream.pending > 0) {
     const length = Math.min(next(40), bytes.length - written);
-    if (length > 0) queue.push(bytes.subarray(written, written + length));
+    if (length > 0) stream.write(bytes.subarray(written, written + length));
     written += length;
-    if (next(3) === 0 || written === bytes.length) queue.send(output, Math.min(queue.length, 1 + next(300)));
+    if (next(3) === 0 || written === bytes.length) stream.sendFrame(output, 1 + next(300));
   }
   assert.ok(sent().equals(bytes));
 });
@@ -36,10 +39,9 @@ test('a queue of many short pieces is not moved up for each piece that leaves', 
     return shift.call(this);
   });
   context.after(() => Reflect.set(Array.prototype, 'shift', shift));
-  const queue = new SendQueue();
-  for (let i = 0; i < 20_000; i++) queue.push(Buffer.of(i % 251));
-  const { output, sent } = kept();
-  while (queue.length > 0) queue.send(output, Math.min(queue.length, 100));
+  const { stream, output, sent } = opened();
+  for (let i = 0; i < 20_000; i++) stream.write(Buffer.of(i % 251));
+  while (stream.pending > 0) stream.sendFrame(output, 100);
   assert.equal(shifts, 0);
   assert.equal(sent().length, 20_000);
 });

@@ -30,49 +30,6 @@ export interface StreamHandler {
   onClose(code: number | undefined, reason: Error | undefined): void;
 }
 
-/** What was written to a stream and waits to be sent. */
-export class SendQueue {
-  /** In bytes. Its own methods alone change it. */
-  length = 0;
-  #first: Buffer | undefined;
-  /** Bytes of the first piece that have been sent. */
-  #offset = 0;
-  /** The pieces behind the first one, which wait for longer. */
-  #rest: Waiting | undefined;
-
-  push(piece: Buffer): void {
-    this.length += piece.length;
-    if (!this.#first) this.#first = piece;
-    else {
-      this.#rest ??= new Waiting();
-      this.#rest.push(piece);
-    }
-  }
-
-  /** Moves its first bytes to the output. */
-  send(output: Output, length: number): void {
-    this.length -= length;
-    for (let left = length; left > 0; ) {
-      const piece = this.#first as Buffer;
-      const end = Math.min(this.#offset + left, piece.length);
-      const whole = this.#offset === 0 && end === piece.length;
-      output.add(whole ? piece : piece.subarray(this.#offset, end));
-      left -= end - this.#offset;
-      this.#offset = end;
-      if (end < piece.length) continue;
-      this.#first = this.#rest?.shift() as Buffer | undefined;
-      this.#offset = 0;
-    }
-  }
-
-  clear(): void {
-    this.length = 0;
-    this.#first = undefined;
-    this.#offset = 0;
-    this.#rest = undefined;
-  }
-}
-
 /** Our direction of a stream, and the end of the stream. `Incoming` has the other side's direction. */
 type StreamState =
   | { readonly is: 'open' }
@@ -99,8 +56,8 @@ export interface StreamOwner {
   readonly excess: number;
   /** The other side broke the stream's rules, which resets it. */
   streamBroken(): void;
-  /** No further frame of the stream arrives or leaves. */
-  streamClosed(stream: Http2Stream): void;
+  /** No further frame of the stream arrives or leaves. @param byPeer whether the other side has ended its direction or reset the stream */
+  streamClosed(stream: Http2Stream, byPeer: boolean): void;
 }
 
 /** What a stream may send and be sent. */
@@ -132,7 +89,12 @@ export class Http2Stream implements Sender {
   /** Below 0 when the other side's initial window has shrunk since. */
   #sendWindow: number;
   #state: StreamState = OPEN;
-  readonly #queue = new SendQueue();
+  /** Bytes that were written and have not left yet. Its own methods alone change it. */
+  pending = 0;
+  /** The piece that leaves next, how many of its bytes have left, and the pieces behind it, which wait for longer. */
+  #first: Buffer | undefined;
+  #firstSent = 0;
+  #rest: Waiting | undefined;
   /** Marks that came. Few streams see more than some, which need no allowance. */
   #marked = 0;
   #marks: MarkAllowance | undefined;
@@ -171,11 +133,6 @@ export class Http2Stream implements Sender {
     return this.#incoming.state === 'ended';
   }
 
-  /** Whether the other side has ended its direction or reset the stream. */
-  get remoteEnded(): boolean {
-    return this.#incoming.state === 'ended' || (this.#state.is === 'closed' && this.#state.byPeer === true);
-  }
-
   /** The connection's. */
   get config(): Config {
     return this.#output.config;
@@ -191,7 +148,7 @@ export class Http2Stream implements Sender {
   /** Sends a header section: a request, or an informational answer. @param end whether our direction ends with it */
   headers(block: Buffer, end = false): void {
     const output = this.#output;
-    if (this.closed) return;
+    if (this.#state.is === 'closed') return;
     if (block.length <= output.maxFrame) {
       output.head(FrameType.HEADERS, Flag.END_HEADERS | (end ? Flag.END_STREAM : 0), this.id, block.length);
       output.add(block);
@@ -210,7 +167,12 @@ export class Http2Stream implements Sender {
   /** Queues the bytes, however many wait already. Drops them after the end. */
   write(piece: Buffer): void {
     if (this.#state.is !== 'open' || piece.length === 0) return;
-    this.#queue.push(piece);
+    this.pending += piece.length;
+    if (!this.#first) this.#first = piece;
+    else {
+      this.#rest ??= new Waiting();
+      this.#rest.push(piece);
+    }
     if (!this.offered && this.#sendWindow > 0) this.#output.offer(this);
   }
 
@@ -222,17 +184,12 @@ export class Http2Stream implements Sender {
     this.#output.schedule();
   }
 
-  /** Bytes that were written and have not left yet. */
-  get pending(): number {
-    return this.#queue.length;
-  }
-
   /** Whether the written bytes leave soon, because the windows and the socket have room for them. If not, wait for `onWritable`. */
   get leavesSoon(): boolean {
-    const queued = this.#queue.length;
+    const { pending } = this;
     return (
-      queued === 0 ||
-      (queued <= this.#output.config.queueAheadBytes && queued <= this.#sendWindow && this.#output.hasRoom)
+      pending === 0 ||
+      (pending <= this.#output.config.queueAheadBytes && pending <= this.#sendWindow && this.#output.hasRoom)
     );
   }
 
@@ -244,14 +201,14 @@ export class Http2Stream implements Sender {
   /** Ends our direction after the written bytes. */
   end(trailers?: Buffer): void {
     if (this.#state.is !== 'open') return;
-    if (this.#queue.length === 0) this.#sendEnd(trailers);
+    if (this.pending === 0) this.#sendEnd(trailers);
     else this.#become({ is: 'ending', trailers });
   }
 
   /** As `end`, for an end that nobody waits for. If no bytes are queued, it leaves with other frames, or a little later. */
   endLate(mark?: Uint8Array): void {
     if (this.#state.is !== 'open') return;
-    if (this.#queue.length > 0) {
+    if (this.pending > 0) {
       if (mark) this.mark(mark);
       this.end();
       return;
@@ -268,16 +225,28 @@ export class Http2Stream implements Sender {
   }
 
   get sendable(): boolean {
-    return this.#queue.length > 0 && this.#sendWindow > 0;
+    return this.pending > 0 && this.#sendWindow > 0;
   }
 
   sendFrame(output: Output, limit: number): number {
-    const length = Math.min(limit, this.#queue.length, this.#sendWindow);
+    const length = Math.min(limit, this.pending, this.#sendWindow);
+    this.pending -= length;
     this.#sendWindow -= length;
     this.#marks?.earnForData();
     output.head(FrameType.DATA, 0, this.id, length);
-    this.#queue.send(output, length);
-    if (this.#queue.length > 0) return length;
+    for (let left = length; left > 0; ) {
+      const piece = this.#first as Buffer;
+      const from = this.#firstSent;
+      const to = Math.min(from + left, piece.length);
+      const isWhole = from === 0 && to === piece.length;
+      output.add(isWhole ? piece : piece.subarray(from, to));
+      left -= to - from;
+      this.#firstSent = to;
+      if (to < piece.length) break;
+      this.#first = this.#rest?.shift() as Buffer | undefined;
+      this.#firstSent = 0;
+    }
+    if (this.pending > 0) return length;
     if (this.#state.is === 'ending') this.#sendEnd(this.#state.trailers);
     else this.handler.onWritable();
     return length;
@@ -324,7 +293,9 @@ export class Http2Stream implements Sender {
    */
   consume(bytes: number, least?: number): boolean {
     if (this.#state.is === 'closed' || this.#incoming.state === 'ended') return false;
-    return this.#credit(this.#incoming.consume(bytes, least));
+    const credit = this.#incoming.consume(bytes, least);
+    if (credit > 0) this.#word(FrameType.WINDOW_UPDATE, credit);
+    return credit > 0;
   }
 
   /** See `Incoming.account`. */
@@ -340,11 +311,6 @@ export class Http2Stream implements Sender {
   /** Call once the stream is closed and everything received was read. */
   release(): void {
     this.#incoming.close();
-  }
-
-  #credit(credit: number): boolean {
-    if (credit > 0) this.#word(FrameType.WINDOW_UPDATE, credit);
-    return credit > 0;
   }
 
   // What the other side sends.
@@ -369,7 +335,8 @@ export class Http2Stream implements Sender {
       return;
     }
     this.#marks?.earnForData();
-    if (padding > 0) this.#credit(this.#incoming.skip(padding));
+    const credit = padding > 0 ? this.#incoming.skip(padding) : 0;
+    if (credit > 0) this.#word(FrameType.WINDOW_UPDATE, credit);
     if (bytes.length > 0) this.handler.onData(bytes);
     if (ends) this.receiveEnd();
   }
@@ -430,8 +397,10 @@ export class Http2Stream implements Sender {
     if (this.#state.is === 'closed') return;
     this.#state = state;
     if (state.is !== 'closed') return;
-    if (this.#queue.length > 0) this.#queue.clear();
-    this.#owner.streamClosed(this);
+    this.pending = 0;
+    this.#first = undefined;
+    this.#rest = undefined;
+    this.#owner.streamClosed(this, state.byPeer === true || this.#incoming.state === 'ended');
     if (state.byPeer) closings.add(this.guarded(() => this.handler.onClose(state.code, state.reason)));
     else this.handler.onClose(state.code, state.reason);
   }

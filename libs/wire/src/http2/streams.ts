@@ -292,8 +292,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     this.resets.count();
   }
 
-  streamClosed({ id, remoteEnded, group }: Http2Stream): void {
-    if (remoteEnded) this.#ids.ended(id);
+  streamClosed({ id, group }: Http2Stream, byPeer: boolean): void {
+    if (byPeer) this.#ids.ended(id);
     if (--group.streams === 0) this.#groups.delete(group.name);
     this.delete(id);
     if (this.size === 0) this.#options.idle();
