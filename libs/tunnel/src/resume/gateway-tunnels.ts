@@ -13,7 +13,7 @@ import { asDialError, type DialError, HungUp, LinkReset, PlaneEnded, SessionLost
 import { attachesInTurns } from '../limits/in-turns.ts';
 import type { Observation } from '../observe.ts';
 import type { Stage } from '../pipeline.ts';
-import { type AgentName, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
+import { type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import { type AgentRoutes, attachThrough } from './attach.ts';
 import {
   type AttachAnswer,
@@ -53,8 +53,8 @@ export class GatewayTunnels {
     process.tunnels.delete(tunnel);
     if (process.tunnels.size > 0) return;
     const key = agentKey(tunnel);
-    const others = this.#ofAgent(tunnel).filter((other) => other !== process);
-    if (others.length > 0) this.#processes.set(key, others);
+    const others = this.#processes.get(key)?.filter((other) => other !== process);
+    if (others?.length) this.#processes.set(key, others);
     else this.#processes.delete(key);
   };
 
@@ -65,7 +65,7 @@ export class GatewayTunnels {
     this.#shared = { ...options, halves, attachInTurn, gone: this.#gone };
     const changed = (session: AgentSession['record']) => this.#checkSoon(session);
     const came = (session: AgentSession['record']) => {
-      for (const process of this.#ofAgent(session)) process.came(session);
+      for (const process of this.#processes.get(agentKey(session)) ?? []) process.came(session);
       changed(session);
     };
     options.directory.watch({ came, went: changed, changed });
@@ -109,17 +109,14 @@ export class GatewayTunnels {
   }
 
   #process(name: ProcessName): AgentProcess<GatewayTunnel> {
-    const processes = this.#ofAgent(name);
+    const key = agentKey(name);
+    const processes = this.#processes.get(key) ?? [];
     const known = processes.find(({ name: { instance } }) => instance === name.instance);
     if (known) return known;
     const { directory, halves } = this.#shared;
     const process = new AgentProcess<GatewayTunnel>(name, directory, halves.clock);
-    this.#processes.set(agentKey(name), [...processes, process]);
+    this.#processes.set(key, [...processes, process]);
     return process;
-  }
-
-  #ofAgent(agent: AgentName): readonly AgentProcess<GatewayTunnel>[] {
-    return this.#processes.get(agentKey(agent)) ?? [];
   }
 
   #checkSoon(session: AgentSession['record']): void {
