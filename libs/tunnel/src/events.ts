@@ -5,8 +5,7 @@ import { TUNNEL } from './defaults.ts';
 import type { Destination } from './destination.ts';
 import type { CallerProtocol, DialRequest, ResumableTunnel, TunnelOutcome, TunnelSide } from './dial.ts';
 import type { CutBy, DialError, DialTiming } from './errors.ts';
-import type { Principal } from './names.ts';
-import type { AgentIdentifiers } from './sessions.ts';
+import type { AgentIdentifiers, Principal } from './names.ts';
 
 /** The part of the plane that emits an event. A process may hold several (the all-in-one server is gateway and hub). */
 export type Role = 'gateway' | 'hub' | 'agent';

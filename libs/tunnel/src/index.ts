@@ -81,6 +81,7 @@ export { attachesInTurns, inTurns, takeTurns } from './limits/in-turns.ts';
 export { type DialUse, PerSecond, TokenBucket, type TokenRate } from './limits/limits.ts';
 export {
   ADMIN_SERVER_NAME,
+  type AgentIdentifiers,
   type AnyPrincipal,
   checkAgentId,
   checkName,
@@ -89,8 +90,10 @@ export {
   GATEWAY_NAME,
   HTTP_CREDENTIAL,
   HUB_SERVER_NAME,
+  identifierCount,
   inWords,
   isName,
+  isNetwork,
   NotAuthorised,
   notAuthorisedIn,
   type Principal,
@@ -123,15 +126,7 @@ export {
   readMark,
   type StreamUser,
 } from './resume/carrier.ts';
-export type { GatewayLoss } from './resume/dead-or-lost.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';
 export type { ResumeOptions } from './resume/halves.ts';
-export {
-  type AgentIdentifiers,
-  type AgentName,
-  agentKey,
-  identifierCount,
-  isNetwork,
-  type ProcessName,
-} from './sessions.ts';
+export { type AgentName, agentKey, type GatewayLoss, type ProcessName } from './resume/processes.ts';
 export { type Carried, Tunnel, TunnelTable } from './tunnel.ts';

@@ -1,4 +1,4 @@
-import { isPrintable } from '@isthmus/runtime';
+import { isIP, isPrintable } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 
 /** Returns whether a peer may use this name. */
@@ -206,3 +206,23 @@ export const HTTP_CREDENTIAL = new RegExp(
   `(Bearer|Basic)\\s+(?!(?:${WORDS})(?:[.,:;!?)]*(?:[\\s"'\\\\]|$)|[,:;!?)]))[\\w.~+/=-]+`,
   'gi',
 );
+
+/** What an agent says it can reach (upstream's agent identifiers). */
+export interface AgentIdentifiers {
+  readonly ipv4: readonly string[];
+  readonly ipv6: readonly string[];
+  readonly host: readonly string[];
+  readonly cidr: readonly string[];
+  readonly defaultRoute: boolean;
+}
+
+export function identifierCount({ ipv4, ipv6, host, cidr, defaultRoute }: AgentIdentifiers): number {
+  return [ipv4, ipv6, host, cidr].reduce((sum, { length }) => sum + length, defaultRoute ? 1 : 0);
+}
+
+/** Whether Go's net.ParseCIDR takes a text: no zones, no octal numbers, no parts left out. */
+export function isNetwork(text: string): boolean {
+  const [, address = '', bits] = /^([\da-fA-F.:]+)\/(\d{1,3})$/.exec(text) ?? [];
+  const family = isIP(address);
+  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128);
+}

@@ -14,9 +14,9 @@ import {
   ENDED_TEXT,
   type ResumeTicket,
 } from './carrier.ts';
-import { type GatewayLoss, GatewayProcesses } from './dead-or-lost.ts';
 import { Half } from './half.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
+import { type GatewayLoss, GatewayProcesses } from './processes.ts';
 
 /** The dial of a tunnel, as far as an attach has to name it again. */
 type Dialled = Pick<DialRequest, 'tenant' | 'destination' | 'caller' | 'callerName'>;

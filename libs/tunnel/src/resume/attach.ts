@@ -2,7 +2,7 @@ import type { Deadlines } from '../deadlines.ts';
 import { type Attached, type AttachRequest, DialAbort, type NextHop, Silence } from '../dial.ts';
 import { asDialError } from '../errors.ts';
 import { type Observation, observedAttach } from '../observe.ts';
-import type { AgentSession, AgentSessions } from '../sessions.ts';
+import type { AgentSession, AgentSessions } from './processes.ts';
 
 /** How the tunnels of a gateway find another session. */
 export interface AgentRoutes {

@@ -13,7 +13,6 @@ import { asDialError, type DialError, HungUp, LinkReset, PlaneEnded, SessionLost
 import { attachesInTurns } from '../limits/in-turns.ts';
 import type { Observation } from '../observe.ts';
 import type { Stage } from '../pipeline.ts';
-import { type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import { type AgentRoutes, attachThrough } from './attach.ts';
 import {
   type AttachAnswer,
@@ -23,9 +22,9 @@ import {
   ENDED_TEXT,
   type ResumeOffer,
 } from './carrier.ts';
-import { AgentProcess } from './dead-or-lost.ts';
 import { Half } from './half.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
+import { AgentProcess, type AgentSession, agentKey, type ProcessName } from './processes.ts';
 
 interface GatewayTunnelsOptions extends ResumeOptions, AgentRoutes {
   /** Names this process to hubs and agents: 16 hexadecimal digits. */

@@ -4,9 +4,9 @@ import { TUNNEL } from '../defaults.ts';
 import type { DestinationEnd, EndUser } from '../end.ts';
 import { PlaneEnded, SessionLost } from '../errors.ts';
 import { type Carrier, encodeMark, type Mark, type Position, readMark, type StreamUser } from './carrier.ts';
-import { waitAfter } from './dead-or-lost.ts';
 import { GrowingLimit, type Halves } from './halves.ts';
 import { Outgoing } from './outgoing.ts';
+import { waitAfter } from './processes.ts';
 
 /**
  * - `running`: the tunnel carries bytes, or waits for a new carrier.

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { HungUp, SessionLost } from '../errors.ts';
-import type { AgentSession } from '../sessions.ts';
-import { AgentProcess, GatewayProcesses, waitAfter } from './dead-or-lost.ts';
+import { AgentProcess, type AgentSession, GatewayProcesses, waitAfter } from './processes.ts';
 
 const LOSS = new SessionLost('the link was lost');
 const INSTANCE = 'f'.repeat(16);
