@@ -18,27 +18,7 @@ export interface Parties {
   readonly days: number;
 }
 
-interface File {
-  /** The certificate. */
-  readonly path: string;
-  /** Its private key. */
-  readonly key: string;
-  /** Description for people. */
-  readonly is: string;
-}
-
-export interface Made {
-  readonly dir: string;
-  readonly files: readonly File[];
-  /** The flags of each program that name the files, each as its own argument. */
-  readonly flags: readonly ProgramFlags[];
-}
-
-export interface ProgramFlags {
-  /** `proxy-agent (node-a)` */
-  readonly program: string;
-  readonly flags: readonly string[];
-}
+export type Made = Omit<Awaited<ReturnType<typeof makeCertificates>>, 'texts'>;
 
 interface Wanted {
   /** The party that trusts it. Each party has its own authority. */
@@ -55,10 +35,7 @@ interface Wanted {
 export type Texts = ReadonlyMap<string, string>;
 
 /** Makes all certificates, and writes them. Writes nothing if one of the files exists and `force` is not set. */
-export async function makeCertificates(
-  dir: string,
-  options: Parties & { readonly force?: true },
-): Promise<Made & { readonly texts: Texts }> {
+export async function makeCertificates(dir: string, options: Parties & { readonly force?: true }) {
   const all = wanted(options);
   const parties = partiesOf(all);
   const stems = [...parties.map((party) => `${party}-ca`), ...all.map(({ file }) => file)];
@@ -139,7 +116,8 @@ async function write(dir: string, texts: Texts): Promise<void> {
   }
 }
 
-function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
+/** The file of each certificate, that of its private key, and what it is, for people. */
+function listed(parties: readonly string[], all: readonly Wanted[]) {
   return [
     ...parties.map((party) => ({
       path: `${party}-ca.pem`,
@@ -150,7 +128,8 @@ function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
   ];
 }
 
-function flagsFor(dir: string, { agent: agents, caller, operator }: Parties): Made['flags'] {
+/** The flags of each program that name the files, each as its own argument. A program may have a name behind it: `proxy-agent (node-a)`. */
+function flagsFor(dir: string, { agent: agents, caller, operator }: Parties) {
   const given = (values: Readonly<Record<string, string>>) =>
     Object.entries(values).map(([name, file]) => `--${name}=${join(dir, file)}`);
   const apart = (values: Readonly<Record<string, string>>) =>

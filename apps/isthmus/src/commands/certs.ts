@@ -6,7 +6,7 @@ import type { Style } from '../output.ts';
 import { EXIT, type ExitStatus, usage } from '../output.ts';
 import { table } from '../table.ts';
 import { kubernetesText, RECIPE_NAMES, recipeOf } from './certs-kubernetes.ts';
-import { issueCertificates, type Made, makeCertificates, type Parties, type ProgramFlags } from './certs-make.ts';
+import { issueCertificates, type Made, makeCertificates, type Parties } from './certs-make.ts';
 
 interface Options extends Parties {
   readonly recipe?: string;
@@ -102,7 +102,7 @@ function certsText({ dir, files, flags }: Made, places: Places, style: Style): s
 }
 
 /** One command, with a comment above it and one flag per line. */
-function block({ program: named, flags }: ProgramFlags, places: Places, style: Style): string {
+function block({ program: named, flags }: Made['flags'][number], places: Places, style: Style): string {
   const [, program = named, whose = ''] = /^(\S+) \((.*)\)$/.exec(named) ?? [];
   const { about, before = [], after = [] } = COMMANDS[program]?.(places.host) ?? { about: '' };
   const start = [places.npx && program !== 'curl' ? `npx ${program}` : program, ...before].join(' ');

@@ -8,15 +8,7 @@ import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, registryTodo, reportOf } from '@isthmus/findings';
 import { faultOfSocketPath, hiddenSocket, redisOptions } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
-import {
-  CertificatePool,
-  connectTo,
-  type Presented,
-  presentedBy,
-  readNamedFile,
-  sniOf,
-  unlessGivenUp,
-} from '@isthmus/runtime';
+import { CertificatePool, connectTo, presentedBy, readNamedFile, sniOf, unlessGivenUp } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { ISTHMUS } from '../defaults.ts';
@@ -165,19 +157,11 @@ async function checkApiServer(
   ];
 }
 
-interface Shown {
-  readonly certificate: Presented;
-  /** Protocol, cipher and key exchange. */
-  readonly agreed: string;
-}
-
-/** What a port shows in a TLS handshake, trusted or not, or why there was none. Rejects where nobody listens. */
-async function shownAt(
-  to: Destination,
-  timeout: number,
-  announce: (remote: string) => Promise<void>,
-  name = to.host,
-): Promise<Shown | { readonly fault: unknown }> {
+/**
+ * What a port shows in a TLS handshake, trusted or not, and the protocol, cipher and key exchange; or why there was none. Rejects where nobody
+ * listens.
+ */
+async function shownAt(to: Destination, timeout: number, announce: (remote: string) => Promise<void>, name = to.host) {
   const end = performance.now() + timeout;
   const socket = await connectTo(to, { timeout });
   try {

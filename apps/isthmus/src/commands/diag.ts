@@ -54,16 +54,10 @@ async function summaryOf(plane: Plane): Promise<string> {
   ].join('\n');
 }
 
-interface Collected {
-  readonly texts: Texts;
-  readonly members: readonly string[];
-  /** What could not be collected, and from which member. */
-  readonly missing: readonly string[];
-}
-
 /** Collects everything that helps to understand a plane remotely: a directory for each member, and a summary. */
-async function collect(plane: Plane): Promise<Collected> {
+async function collect(plane: Plane) {
   const texts = new Map<string, string>();
+  // What could not be collected, and from which member.
   const missing: string[] = [];
   for (const [file, read] of Object.entries(partsOf(plane))) {
     const { answers, unanswered } = await read();

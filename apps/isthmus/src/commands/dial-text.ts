@@ -1,3 +1,4 @@
+import type { adminApi } from '@isthmus/proto/admin';
 import { millis, type Style } from '../output.ts';
 
 /** Eighths of a character, so that short spans differ. */
@@ -35,15 +36,8 @@ function noteOf({ depth, detail }: PhaseView, told: string | undefined): string 
   return told === undefined ? shown : shown.replace(`, ${told}`, '');
 }
 
-export interface PhaseView {
-  /** gateway (here: this machine), park, attempt, hub, agent, dns, connect, first_byte. */
-  readonly name: string;
-  readonly depth: number;
-  readonly startMs: number;
-  readonly ms: number;
-  readonly detail: string;
-  readonly failed: boolean;
-}
+/** The first phase of a dial from this machine is `here`. */
+export type PhaseView = adminApi.Phase & { readonly failed: boolean };
 
 export interface DialView {
   readonly destination: string;

@@ -227,8 +227,8 @@ function dialView(
   };
 }
 
-function phaseView({ name, depth, startMs, ms, detail }: adminApi.Phase): PhaseView {
-  return { name, depth, startMs, ms, detail, failed: /\bfailed\b/.test(detail) };
+function phaseView(phase: adminApi.Phase): PhaseView {
+  return { ...phase, failed: /\bfailed\b/.test(phase.detail) };
 }
 
 interface HereOptions {

@@ -85,16 +85,10 @@ function callerName(text: string): string {
   throw new InvalidArgumentError('want at most 264 characters, and only what can be printed');
 }
 
-export interface NewToken {
-  readonly tenant: string;
-  readonly name: string;
-  /** What the tool shows. */
-  readonly token: string;
-  /** What the tenant's file says of it, below `callers`. */
-  readonly line: string;
-}
+export type NewToken = Awaited<ReturnType<typeof newToken>>;
 
-async function newToken([tenant, ...more]: readonly string[], name = 'token'): Promise<NewToken> {
+/** Makes a token, which the tool shows, and the line about it that goes below `callers` in the tenant's file. */
+async function newToken([tenant, ...more]: readonly string[], name = 'token') {
   if (tenant === undefined || more.length > 0) throw usage('name one tenant: isthmus tenants token TENANT');
   const { newPassword } = await import('@isthmus/admission');
   const { token, sha256 } = newPassword();

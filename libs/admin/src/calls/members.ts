@@ -11,7 +11,7 @@ import type { Identity } from './status.ts';
 /** How this process reaches a hub: it is the hub, a link is up or down, or it wants no link. */
 export type HubLink = 'own' | 'up' | 'down' | 'none';
 
-const LINKS: Readonly<Record<HubLink, adminApi.Hub_Link>> = valuesOf(adminApi.Hub_Link, 'LINK');
+const LINKS = valuesOf(adminApi.Hub_Link, 'LINK');
 
 /** A gateway's or hub's view of its plane. */
 export interface PlanePart {

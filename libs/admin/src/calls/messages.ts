@@ -1,6 +1,5 @@
 import { adminApi, valuesOf } from '@isthmus/proto/admin';
 import { renewalIsDue } from '@isthmus/runtime';
-import type { AdmissionState } from '@isthmus/service';
 import {
   type AgentIdentifiers,
   type AnyPrincipal,
@@ -10,8 +9,6 @@ import {
   type DialTiming,
   formatDestination,
   type ResumableTunnel,
-  type Role,
-  type SessionInfo,
   type TunnelInfo,
   upstreamReason,
 } from '@isthmus/tunnel';
@@ -41,25 +38,13 @@ export type Call<M extends keyof Service> = (
 
 /** Converts what the core knows into messages of the admin API. */
 
-export const ROLES: Readonly<Record<Role, adminApi.Role>> = valuesOf(adminApi.Role, 'ROLE');
-export const ADMISSIONS: Readonly<Record<AdmissionState, adminApi.Admission>> = valuesOf(
-  adminApi.Admission,
-  'ADMISSION',
-);
-export const PROTOCOLS: Readonly<Record<SessionInfo['protocol'], adminApi.LinkProtocol>> = valuesOf(
-  adminApi.LinkProtocol,
-  'LINK_PROTOCOL',
-);
-const EVENTS: Readonly<Record<SeenEvent['type'], adminApi.Event_Type>> = valuesOf(adminApi.Event_Type, 'TYPE');
-const NOTICES: Readonly<Record<Notice['kind'], adminApi.Notice_Kind>> = valuesOf(adminApi.Notice_Kind, 'KIND');
-const KINDS: Readonly<Record<AttemptRecord['kind'], adminApi.DialAttempt_Kind>> = valuesOf(
-  adminApi.DialAttempt_Kind,
-  'KIND',
-);
-const OUTCOMES: Readonly<Record<AttemptRecord['outcome'], adminApi.DialAttempt_Outcome>> = valuesOf(
-  adminApi.DialAttempt_Outcome,
-  'OUTCOME',
-);
+export const ROLES = valuesOf(adminApi.Role, 'ROLE');
+export const ADMISSIONS = valuesOf(adminApi.Admission, 'ADMISSION');
+export const PROTOCOLS = valuesOf(adminApi.LinkProtocol, 'LINK_PROTOCOL');
+const EVENTS = valuesOf(adminApi.Event_Type, 'TYPE');
+const NOTICES = valuesOf(adminApi.Notice_Kind, 'KIND');
+const KINDS = valuesOf(adminApi.DialAttempt_Kind, 'KIND');
+const OUTCOMES = valuesOf(adminApi.DialAttempt_Outcome, 'OUTCOME');
 
 /** Sorts oldest first. */
 export function byAge(a: { readonly since: number }, b: { readonly since: number }): number {

@@ -1,5 +1,4 @@
 import process from 'node:process';
-import type { FlagInForce } from '@isthmus/flags';
 import { adminApi, valuesOf } from '@isthmus/proto/admin';
 import { type Check, VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
@@ -70,7 +69,7 @@ function slowest(dials: Iterable<SeenDial>, role: Role): SeenDial[] {
     .slice(0, ADMIN.slowestDials);
 }
 
-const SOURCES: Readonly<Record<FlagInForce['source'], adminApi.Flag_Source>> = valuesOf(adminApi.Flag_Source, 'SOURCE');
+const SOURCES = valuesOf(adminApi.Flag_Source, 'SOURCE');
 
 export const getConfig: Call<'getConfig'> = async ({ identity, flags }) => {
   return { program: identity.program, flags: flags.map((flag) => ({ ...flag, source: SOURCES[flag.source] })) };

@@ -1,5 +1,5 @@
 import { SERVER_DIRECTIONS } from '../events.ts';
-import { Families, type Metrics, type ObservedProgram } from './families.ts';
+import { Families, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
 import { auditMetrics, certificateMetrics, processMetrics, refusalMetrics } from './process.ts';
@@ -23,14 +23,8 @@ export interface AgentState {
   readonly kept?: number | undefined;
 }
 
-export interface AgentMetrics extends Metrics {
-  readonly leases: ReturnType<typeof leaseCount>;
-  /** Call once, as soon as the program has its agent. */
-  measure(state: AgentState): void;
-}
-
 /** The metrics page of an agent: upstream's `konnectivity_network_proxy_agent_*`, and `isthmus_*`. */
-export function agentMetrics({ events, tunnels }: ObservedProgram, options: AgentMetricsOptions = {}): AgentMetrics {
+export function agentMetrics({ events, tunnels }: ObservedProgram, options: AgentMetricsOptions = {}) {
   const families = new Families('konnectivity_network_proxy_agent_');
   const own = families.under('isthmus_');
   const traffic = { role: 'agent', tunnels } as const;
@@ -56,7 +50,8 @@ export function agentMetrics({ events, tunnels }: ObservedProgram, options: Agen
   if (options.process) processMetrics(families);
   return {
     leases,
-    measure(seen) {
+    /** Call once, as soon as the program has its agent. */
+    measure(seen: AgentState): void {
       state = seen;
     },
     ...families.page(events),

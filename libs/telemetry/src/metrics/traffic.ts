@@ -270,14 +270,10 @@ function cutsByTenant(families: Families): Map<string, Map<CutBy, number>> {
 }
 
 /** What clients' connections to the API server of one tenant have carried, and how they failed. */
-interface ClientCounts {
-  up: number;
-  down: number;
-  readonly failures: Map<DialErrorCode, number>;
-}
+type ClientCounts = ReturnType<typeof clientCounts>;
 
-function clientCounts(): ClientCounts {
-  return { up: 0, down: 0, failures: new Map() };
+function clientCounts() {
+  return { up: 0, down: 0, failures: new Map<DialErrorCode, number>() };
 }
 
 /**

@@ -1,4 +1,4 @@
-import { diag, type SpanContext, type Tracer } from '@opentelemetry/api';
+import { diag, type SpanContext } from '@opentelemetry/api';
 import { getNumberFromEnv, getStringFromEnv } from '@opentelemetry/core';
 import {
   AlwaysOffSampler,
@@ -16,19 +16,11 @@ import { endSdk, numberOf, type OtlpExporter, originOf } from '../otlp/exporter.
 import type { Source } from '../otlp/settings.ts';
 import type { StartAs } from './spans.ts';
 
-export interface Sdk {
-  readonly tracer: Tracer;
-  /** Bypasses the sampler, but uses the same queue. */
-  readonly startAs: StartAs;
-  /** Sends the queued spans, for at most `TELEMETRY.shutdownMs`. */
-  shutdown(): Promise<void>;
-}
-
 /**
  * Starts an OpenTelemetry SDK that is not registered with the process-wide API. Spans are queued and sent in batches. If the collector
  * does not accept them and the queue is full, further spans are dropped.
  */
-export function startSdk(exporter: OtlpExporter<'traces'>, source: Source): Sdk {
+export function startSdk(exporter: OtlpExporter<'traces'>, source: Source) {
   const { resource, scope } = originOf(source);
   const processor = new BatchSpanProcessor({
     exporter,
@@ -42,12 +34,15 @@ export function startSdk(exporter: OtlpExporter<'traces'>, source: Source): Sdk 
   const ids = new GivenIds();
   const unsampled = new TracerProvider({ ...common, sampler: new AlwaysOnSampler(), idGenerator: ids });
   const kept = unsampled.getTracer(scope.name, scope.version);
+  // Bypasses the sampler, but uses the same queue.
+  const startAs: StartAs = (given, name, options, parent) => {
+    ids.given = given;
+    return kept.startSpan(name, options, parent);
+  };
   return {
     tracer: provider.getTracer(scope.name, scope.version),
-    startAs(given, name, options, parent) {
-      ids.given = given;
-      return kept.startSpan(name, options, parent);
-    },
+    startAs,
+    /** Sends the queued spans, for at most `TELEMETRY.shutdownMs`. */
     shutdown: () => endSdk(provider),
   };
 }
