@@ -90,14 +90,11 @@ interface HubEntry {
 export class Replica {
   readonly quarantines = new Quarantines();
   readonly #hubs = new Map<string, HubEntry>();
+  /** All hubs, by their ids. */
+  readonly known: ReadonlyMap<string, unknown> = this.#hubs;
 
   *hubs(): Iterable<HubRecord> {
     for (const { hub } of this.#hubs.values()) yield hub;
-  }
-
-  someHub(is: (hubId: string) => boolean): boolean {
-    for (const hubId of this.#hubs.keys()) if (is(hubId)) return true;
-    return false;
   }
 
   hub(hubId: string): HubRecord | undefined {

@@ -127,6 +127,9 @@ export interface RequestHead {
   readonly rest: Buffer;
 }
 
+const LETTER_A = 0x61;
+const LETTER_Z = 0x7a;
+
 const REQUEST_LINE = /^([!#$%&'*+.^`|~\w-]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.\d)$/;
 
 /**
@@ -139,7 +142,8 @@ const REQUEST_LINE = /^([!#$%&'*+.^`|~\w-]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.
 export function requestIn(bytes: Buffer, searched = 0): RequestHead | undefined {
   if (bytes.length === 0) return undefined;
   // TLS and noise never contain the end of a head.
-  if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
+  const first = (bytes[0] as number) | 0x20;
+  if (first < LETTER_A || first > LETTER_Z) throw new RequestRefused(400, 'not an HTTP request');
   const from = Math.max(0, searched - HEAD_END.length + 1);
   let lineEnd = '\r\n';
   let end = bytes.indexOf(HEAD_END, from);
@@ -152,15 +156,12 @@ export function requestIn(bytes: Buffer, searched = 0): RequestHead | undefined 
   if ((end < 0 ? bytes.length - HEAD_END.length + 1 : end) > most)
     throw new RequestRefused(431, `the request's head is longer than ${most} bytes`);
   if (end < 0) return undefined;
-  return headIn(bytes.toString('latin1', 0, end).split(lineEnd), bytes.subarray(end + 2 * lineEnd.length));
-}
-
-function headIn([requestLine = '', ...lines]: readonly string[], rest: Buffer): RequestHead {
+  const [requestLine = '', ...lines] = bytes.toString('latin1', 0, end).split(lineEnd);
   const [, method = '', target, version] = REQUEST_LINE.exec(requestLine) ?? [];
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
   if (version !== '1.1' && version !== '1.0')
     throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
-  return { method, target, fields: lines.map(readField), rest };
+  return { method, target, fields: lines.map(readField), rest: bytes.subarray(end + 2 * lineEnd.length) };
 }
 
 function readField(line: string, index: number): Field {
@@ -168,10 +169,6 @@ function readField(line: string, index: number): Field {
   // A folded line, or one with a space before its colon, may hold a token.
   if (!field) throw new RequestRefused(400, `line ${index + 2} of the head is not a header field`);
   return field;
-}
-
-function isLetter(byte = 0): boolean {
-  return (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a);
 }
 
 /** Without what may be a password: what stands before an @, or behind a line's end. Word by word: a search for each @ costs the square of a line. */
