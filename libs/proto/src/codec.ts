@@ -31,8 +31,8 @@ interface Kind {
   readonly number: number;
   /** Field number of its payload in the oneof. */
   readonly payload: number;
-  /** Makes a packet with all fields of its payload at their defaults. */
-  readonly empty: () => Packet;
+  /** A packet with all fields of its payload at their defaults. */
+  readonly empty: Packet;
   /** The names of those fields, which are numbered from 1 in the order of `empty`. */
   readonly fields: readonly string[];
 }
@@ -42,17 +42,17 @@ const TYPE_TAG = varintTag(TYPE_FIELD);
 const NO_DATA: Uint8Array = Buffer.alloc(0);
 
 const KINDS: Readonly<Record<PacketType, Kind>> = {
-  DIAL_REQ: kind(0, 2, () => ({ type: 'DIAL_REQ', protocol: '', address: '', random: 0n })),
-  DIAL_RSP: kind(1, 3, () => ({ type: 'DIAL_RSP', error: '', connectID: 0n, random: 0n })),
-  CLOSE_REQ: kind(2, 5, () => ({ type: 'CLOSE_REQ', connectID: 0n })),
-  CLOSE_RSP: kind(3, 6, () => ({ type: 'CLOSE_RSP', error: '', connectID: 0n })),
-  DATA: kind(4, 4, () => ({ type: 'DATA', connectID: 0n, error: '', data: NO_DATA })),
-  DIAL_CLS: kind(5, 7, () => ({ type: 'DIAL_CLS', random: 0n })),
-  DRAIN: kind(6, 8, () => ({ type: 'DRAIN' })),
+  DIAL_REQ: kind(0, 2, { type: 'DIAL_REQ', protocol: '', address: '', random: 0n }),
+  DIAL_RSP: kind(1, 3, { type: 'DIAL_RSP', error: '', connectID: 0n, random: 0n }),
+  CLOSE_REQ: kind(2, 5, { type: 'CLOSE_REQ', connectID: 0n }),
+  CLOSE_RSP: kind(3, 6, { type: 'CLOSE_RSP', error: '', connectID: 0n }),
+  DATA: kind(4, 4, { type: 'DATA', connectID: 0n, error: '', data: NO_DATA }),
+  DIAL_CLS: kind(5, 7, { type: 'DIAL_CLS', random: 0n }),
+  DRAIN: kind(6, 8, { type: 'DRAIN' }),
 };
 
-function kind(number: number, payload: number, empty: () => Packet): Kind {
-  const [, ...fields] = Object.keys(empty());
+function kind(number: number, payload: number, empty: Packet): Kind {
+  const [, ...fields] = Object.keys(empty);
   return { number, payload, empty, fields };
 }
 
@@ -113,7 +113,7 @@ export function decodePacket(bytes: Uint8Array): Packet {
     if (tag === TYPE_TAG) {
       number = reader.int32();
     } else if (member) {
-      if (!packet || KINDS[packet.type] !== member) packet = member.empty();
+      if (!packet || KINDS[packet.type] !== member) packet = { ...member.empty };
       readFields(new WireReader(reader.bytes()), packet, member.fields);
     } else {
       reader.skip(tag);
@@ -122,8 +122,8 @@ export function decodePacket(bytes: Uint8Array): Packet {
   const found = BY_NUMBER.get(number);
   if (!found) throw new PacketError(`packet type ${number} is unknown`);
   if (packet && KINDS[packet.type] !== found)
-    throw new PacketError(`a ${found.empty().type} packet has the payload of ${packet.type}`);
-  return packet ?? found.empty();
+    throw new PacketError(`a ${found.empty.type} packet has the payload of ${packet.type}`);
+  return packet ?? { ...found.empty };
 }
 
 function readFields(reader: WireReader, packet: Packet, fields: readonly string[]): void {

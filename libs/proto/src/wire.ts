@@ -80,11 +80,12 @@ export class WireReader {
     return typeof value === 'number' ? BigInt(value) : BigInt.asIntN(64, value);
   }
 
-  /** Returns a view of the bytes read, not a copy. */
-  bytes(): Uint8Array {
-    const length = Number(this.#varint());
-    const start = this.#take(length);
-    return this.#bytes.subarray(start, start + length);
+  /** Returns a view of the bytes read, not a copy. @param length how many; by default, their number stands before them */
+  bytes(length = Number(this.#varint())): Uint8Array {
+    const start = this.#offset;
+    if (length > this.#end - start) throw truncated();
+    this.#offset = start + length;
+    return this.#bytes.subarray(start, this.#offset);
   }
 
   string(): string {
@@ -112,7 +113,7 @@ export class WireReader {
         this.#varint();
         return;
       case FIXED64:
-        this.#take(8);
+        this.bytes(8);
         return;
       case LENGTH_DELIMITED:
         this.bytes();
@@ -121,7 +122,7 @@ export class WireReader {
         this.#skipGroup(Math.floor(tag / 8), depth + 1);
         return;
       case FIXED32:
-        this.#take(4);
+        this.bytes(4);
         return;
       default:
         throw new PacketError(`field ${Math.floor(tag / 8)} has the impossible wire type ${tag % 8}`);
@@ -140,13 +141,6 @@ export class WireReader {
       if (Math.floor(tag / 8) !== field) throw new PacketError(`group ${field} ends as ${Math.floor(tag / 8)}`);
       return;
     }
-  }
-
-  #take(length: number): number {
-    const start = this.#offset;
-    if (length > this.#end - start) throw truncated();
-    this.#offset = start + length;
-    return start;
   }
 
   /** Returns a number if the value fits 28 bits (four bytes), as tags, lengths and almost every connectID do; otherwise a bigint. */

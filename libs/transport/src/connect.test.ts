@@ -21,8 +21,8 @@ import {
 import { type CallerEdgeOptions, connectEdge, readConnect } from './connect.ts';
 import { TRANSPORT } from './defaults.ts';
 import { Pieces, RequestRefused, requestIn } from './http1.ts';
-import { anyoneOf, type CallerIdentity, type ConnectionPeer, type ProxyCredential } from './identity.ts';
-import { requests } from './listen.ts';
+import type { ProxyCredential } from './identity.ts';
+import { anyoneOf, type CallerIdentity, type ConnectionPeer, requests } from './listen.ts';
 import { destination, established } from './packets/testing.ts';
 import { SocketEnd } from './socket-end.ts';
 

@@ -15,19 +15,16 @@ import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serve, type Waiter } from './dials.ts';
 import { answerLast, copied, quoted, type RequestHead, RequestRefused } from './http1.ts';
+import { CHALLENGES, challenged, credentialIn, denied } from './identity.ts';
+import { proxyStatus } from './link/dial-heads.ts';
 import {
   type CallerIdentity,
-  CHALLENGES,
-  challenged,
-  credentialIn,
-  denied,
   type IdentifyByToken,
   type IdentifyCaller,
   type Judged,
   peerOf,
-} from './identity.ts';
-import { proxyStatus } from './link/dial-heads.ts';
-import type { RequestEdge } from './listen.ts';
+  type RequestEdge,
+} from './listen.ts';
 import type { SocketEnd, SocketWatch } from './socket-end.ts';
 
 const NO_LENGTH = /^0+$/;

@@ -1,59 +1,8 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { remoteOf } from '@isthmus/runtime';
-import { type Caller, DialError, type NotAuthorised, toldOf } from '@isthmus/tunnel';
+import { DialError, type NotAuthorised, toldOf } from '@isthmus/tunnel';
 import { RequestRefused } from './http1.ts';
 import { tcpOf } from './socket-end.ts';
-import { peerSubject } from './tls/admit.ts';
-
-/** The other side of a connection. */
-export interface ConnectionPeer {
-  readonly socket: Socket;
-  /** `host:port`, or `uds`. */
-  readonly remote: string;
-  /** The subject of its certificate, if it showed one. */
-  readonly subject: string | undefined;
-  /**
-   * Call when a request is refused for what it shows, or because it is malformed. After `TRANSPORT.challenges` of them in a short time the
-   * connection accepts no more requests, and ends with the last that it has. Unset over HTTP/1.1, where a connection has one tunnel.
-   */
-  refused?(why: Error): void;
-  /** Ends the connection with its dials and tunnels, as closed by the plane. Tells the other side why where the protocol can. */
-  end(reason: Error): void;
-}
-
-export function peerOf(socket: Socket, end: ConnectionPeer['end']): ConnectionPeer {
-  const subject = socket instanceof TLSSocket ? peerSubject(socket) : undefined;
-  return { socket, remote: remoteOf(socket), subject, end };
-}
-
-/** Who dials on a connection. */
-export interface CallerIdentity {
-  readonly tenant: string;
-  readonly caller: Omit<Caller, 'via'>;
-}
-
-/** Who calls, why it may not dial, or a limit of its tenant that leaves no room for its connection. */
-export type Judged = CallerIdentity | NotAuthorised | DialError;
-
-/** Says who a caller is. Called for each dial: one gRPC connection may carry many, and gives the same peer. */
-export type IdentifyCaller = (peer: ConnectionPeer) => Judged;
-
-/**
- * Says who a caller is by what it shows in `Proxy-Authorization`. Its connection ends with the credential. Rejects with NotAuthorised, after a
- * delay if the token was wrong, and with DialError for a limit.
- * @param signal aborts when the caller has gone
- */
-export type IdentifyByToken = (
-  peer: ConnectionPeer,
-  shown: ProxyCredential,
-  signal: AbortSignal,
-) => Promise<CallerIdentity>;
-
-/** Every peer that reaches the port may dial, for this tenant. Its name is the subject of its certificate, or its address. */
-export function anyoneOf(tenant: string): IdentifyCaller {
-  return ({ subject, remote }) => ({ tenant, caller: { identity: subject ?? remote, remote } });
-}
 
 /** The error of a dial by a caller that may not dial. */
 export function denied(why: Error): DialError {

@@ -14,13 +14,6 @@ export { GrpcServer } from './grpc/server.ts';
 export { type ProxyFor, proxyFromEnvironment, throughProxy } from './http-proxy.ts';
 export { RequestRefused } from './http1.ts';
 export { AgentLimitError, type IdentifierLimits, parseIdentifiers, type Reach, refusedWhere } from './identifiers.ts';
-export {
-  anyoneOf,
-  type CallerIdentity,
-  type ConnectionPeer,
-  type IdentifyByToken,
-  type IdentifyCaller,
-} from './identity.ts';
 export { LinkClient } from './link/client.ts';
 export {
   Allowances,
@@ -44,7 +37,17 @@ export {
   requestLink,
   upgradeServer,
 } from './link/upgrade.ts';
-export { type ListenAddress, type Listener, listen, requests } from './listen.ts';
+export {
+  anyoneOf,
+  type CallerIdentity,
+  type ConnectionPeer,
+  type IdentifyByToken,
+  type IdentifyCaller,
+  type ListenAddress,
+  type Listener,
+  listen,
+  requests,
+} from './listen.ts';
 export { PacketClient } from './packets/dial.ts';
 export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions } from './peer-links.ts';

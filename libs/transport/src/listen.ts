@@ -1,4 +1,5 @@
 import net, { type BlockList, type Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import {
   begins,
   bind,
@@ -12,10 +13,20 @@ import {
   type WaitingLimits,
   type WaitingPool,
 } from '@isthmus/runtime';
-import { type CertificatePlace, type Due, deadlines, type PlaneEvents } from '@isthmus/tunnel';
+import {
+  type Caller,
+  type CertificatePlace,
+  type DialError,
+  type Due,
+  deadlines,
+  type NotAuthorised,
+  type PlaneEvents,
+} from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { Pieces, type RequestHead, RequestRefused, requestIn } from './http1.ts';
+import type { ProxyCredential } from './identity.ts';
 import { SocketEnd, type SocketUser } from './socket-end.ts';
+import { peerSubject } from './tls/admit.ts';
 import { type ByName, takeByName } from './tls/client-hello.ts';
 import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.ts';
 
@@ -236,6 +247,55 @@ export function fromTheStart(accept: (socket: Socket) => void): Accept {
     putBack(socket, first);
     accept(socket);
   };
+}
+
+/** The other side of a connection. */
+export interface ConnectionPeer {
+  readonly socket: Socket;
+  /** `host:port`, or `uds`. */
+  readonly remote: string;
+  /** The subject of its certificate, if it showed one. */
+  readonly subject: string | undefined;
+  /**
+   * Call when a request is refused for what it shows, or because it is malformed. After `TRANSPORT.challenges` of them in a short time the
+   * connection accepts no more requests, and ends with the last that it has. Unset over HTTP/1.1, where a connection has one tunnel.
+   */
+  refused?(why: Error): void;
+  /** Ends the connection with its dials and tunnels, as closed by the plane. Tells the other side why where the protocol can. */
+  end(reason: Error): void;
+}
+
+export function peerOf(socket: Socket, end: ConnectionPeer['end']): ConnectionPeer {
+  const subject = socket instanceof TLSSocket ? peerSubject(socket) : undefined;
+  return { socket, remote: remoteOf(socket), subject, end };
+}
+
+/** Who dials on a connection. */
+export interface CallerIdentity {
+  readonly tenant: string;
+  readonly caller: Omit<Caller, 'via'>;
+}
+
+/** Who calls, why it may not dial, or a limit of its tenant that leaves no room for its connection. */
+export type Judged = CallerIdentity | NotAuthorised | DialError;
+
+/** Says who a caller is. Called for each dial: one gRPC connection may carry many, and gives the same peer. */
+export type IdentifyCaller = (peer: ConnectionPeer) => Judged;
+
+/**
+ * Says who a caller is by what it shows in `Proxy-Authorization`. Its connection ends with the credential. Rejects with NotAuthorised, after a
+ * delay if the token was wrong, and with DialError for a limit.
+ * @param signal aborts when the caller has gone
+ */
+export type IdentifyByToken = (
+  peer: ConnectionPeer,
+  shown: ProxyCredential,
+  signal: AbortSignal,
+) => Promise<CallerIdentity>;
+
+/** Every peer that reaches the port may dial, for this tenant. Its name is the subject of its certificate, or its address. */
+export function anyoneOf(tenant: string): IdentifyCaller {
+  return ({ subject, remote }) => ({ tenant, caller: { identity: subject ?? remote, remote } });
 }
 
 /** Serves the requests of a port, of HTTP/1.1. Each connection has one. */

@@ -2,7 +2,7 @@ import { addressOf, sourceOf } from '@isthmus/runtime';
 import { type AgentIdentifiers, checkAgentId, NotAuthorised, type PlaneEvents, toldOf } from '@isthmus/tunnel';
 import { type Metadata, type PacketChannel, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
 import { AgentLimitError, type IdentifierLimits, parseIdentifiers, type Reach, refusedWhere } from '../identifiers.ts';
-import type { ConnectionPeer } from '../identity.ts';
+import type { ConnectionPeer } from '../listen.ts';
 import { CONNECT_METHOD } from '../packets/mux.ts';
 import type { GrpcService } from './server.ts';
 

@@ -11,7 +11,7 @@ import { DialError, type DialRequest, NotAuthorised, type TunnelOutcome, toldOf 
 import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
 import { RequestRefused } from '../http1.ts';
-import { anyoneOf, type ConnectionPeer } from '../identity.ts';
+import { anyoneOf, type ConnectionPeer } from '../listen.ts';
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { connect as connectTo, data, message, open } from './testing/calls.ts';

@@ -17,15 +17,8 @@ import { type PacketSink, type ServerCall, StatusError, type StatusName } from '
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { newDial, type ServedDial, serve, type Waiter } from '../dials.ts';
-import {
-  type CallerIdentity,
-  type ConnectionPeer,
-  credentialIn,
-  denied,
-  type IdentifyByToken,
-  type Judged,
-  type ProxyCredential,
-} from '../identity.ts';
+import { credentialIn, denied, type ProxyCredential } from '../identity.ts';
+import type { CallerIdentity, ConnectionPeer, IdentifyByToken, Judged } from '../listen.ts';
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { closingText } from '../packets/stream.ts';
 import type { GrpcService } from './server.ts';
@@ -256,21 +249,17 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
     }
     this.#random = packet.random;
     this.#state = 'dialling';
-    this.#dial(this.#request);
-  }
-
-  #dial(request: ServedDial): void {
-    const { events, dial } = this.#edge;
     this.#waitsNoMore();
     const why = this.#untold;
     if (!why) {
-      this.#call.stream.account(request.tenant);
-      void serve(request, dial, this, { role: 'gateway', events });
+      const { events, dial } = this.#edge;
+      this.#call.stream.account(this.#request.tenant);
+      void serve(this.#request, dial, this, { role: 'gateway', events });
       return;
     }
     // The caller reads why, and its other streams go on.
     this.#untold = undefined;
-    this.#refused(why.dialling(formatDestination(request.destination)));
+    this.#refused(why.dialling(formatDestination(this.#request.destination)));
     this.refuse(denied(why));
   }
 

@@ -7,7 +7,7 @@ import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome }
 import { streamOf } from '@isthmus/tunnel/testing';
 import { TRANSPORT } from '../defaults.ts';
 import { endpointDial } from '../endpoint.ts';
-import { anyoneOf } from '../identity.ts';
+import { anyoneOf } from '../listen.ts';
 import { PROXY_METHOD } from '../packets/mux.ts';
 import { PacketServer } from '../packets/serve.ts';
 import { connect as connectTo, message, open } from './testing/calls.ts';

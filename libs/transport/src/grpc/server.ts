@@ -21,7 +21,7 @@ import {
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { RequestRefused } from '../http1.ts';
-import { type ConnectionPeer, peerOf } from '../identity.ts';
+import { type ConnectionPeer, peerOf } from '../listen.ts';
 import { readersOf } from '../socket-end.ts';
 
 /** How much the windows of all callers together may grow: a budget of their own, so that callers cannot shrink the links' windows. */

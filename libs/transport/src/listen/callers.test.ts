@@ -13,7 +13,7 @@ import { changed, until } from '@isthmus/runtime/testing';
 import { DialError, planeEvents } from '@isthmus/tunnel';
 import { Callers, type CallersOptions } from '../callers.ts';
 import { TRANSPORT } from '../defaults.ts';
-import { anyoneOf } from '../identity.ts';
+import { anyoneOf } from '../listen.ts';
 
 /** Callers at a port with TLS, whose last ones have as long as they need for their handshake, and next to nothing for their dial. */
 async function gateway(context: TestContext, options: Partial<CallersOptions> = {}) {

@@ -10,7 +10,7 @@ import { decodePacket, encodePacket } from '@isthmus/proto';
 import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { endpointDial } from '../../endpoint.ts';
-import { anyoneOf } from '../../identity.ts';
+import { anyoneOf } from '../../listen.ts';
 import { PacketClient } from '../../packets/dial.ts';
 import { PROXY_METHOD } from '../../packets/mux.ts';
 import { PacketServer } from '../../packets/serve.ts';
