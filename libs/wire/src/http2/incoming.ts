@@ -150,11 +150,12 @@ export class Incoming {
    * Counts bytes as read.
    * @param least set while some of the window is held back. The window then does not grow, and when little is open, this many bytes are
    * returned at a time
-   * @returns how many bytes to return to the other side; 0 for none yet
+   * @returns how many bytes to return to the other side; 0 for none yet, and once it has ended
    */
   consume(bytes: number, least?: number): number {
     this.#read += bytes;
     if (this.#exceeding > 0) this.#exceed();
+    if (this.state === 'ended') return 0;
     const half = this.#size / 2;
     if (this.#read < (least === undefined ? half : Math.min(half, Math.max(least, this.#open)))) return 0;
     const credit = this.#read + (least === undefined ? this.#growth() : 0);

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { SharedBudget } from '@isthmus/runtime';
+import { ErrorCode } from './frames.ts';
+import { encodeHead } from './heads.ts';
 import type { Incoming } from './incoming.ts';
 import type { Output, SendGroup } from './output.ts';
 import { Http2Stream } from './stream.ts';
+import { HEAD, streamsOf } from './testing.ts';
 
 /** A stream with a wide window, whose output keeps what is added, without frames' heads. */
 function opened(): { stream: Http2Stream; output: Output; sent: () => Buffer } {
@@ -44,4 +48,53 @@ test('a queue of many short pieces is not moved up for each piece that leaves', 
   while (stream.pending > 0) stream.sendFrame(output, 100);
   assert.equal(shifts, 0);
   assert.equal(sent().length, 20_000);
+});
+
+const KIB = 1024;
+
+/** Streams with a window of 16 KiB, and what has come beyond their windows and was not read, in KiB. */
+function excessOf(role: 'client' | 'server') {
+  const [budget, local, excess] = [new SharedBudget(0), new SharedBudget(0), new SharedBudget(128 * KIB, true)];
+  const growth = { budget, local, largest: 64 * KIB, excess };
+  return {
+    ...streamsOf(role, { windowBytes: 16 * KIB, rules: { growth } }),
+    held: () => 128 - excess.left / KIB,
+  };
+}
+
+test('what came early on a stream that has ended gives its budget back as it is read', async () => {
+  for (const closes of [false, true]) {
+    const { open, held, sent } = excessOf('server');
+    const stream = open(1);
+    stream.receiveData(Buffer.alloc(40 * KIB), 0, true);
+    assert.equal(held(), 24);
+    await sent();
+    if (closes) stream.end();
+    assert.equal(stream.consume(20 * KIB), false);
+    assert.equal(held(), 4);
+    assert.equal(stream.consume(20 * KIB), false);
+    assert.deepEqual([held(), stream.closed], [0, closes]);
+    assert.equal((await sent()).length, closes ? 1 : 0, 'the other side is told nothing');
+  }
+});
+
+test('what came early on a stream that nobody serves gives its budget back once the stream is closed', () => {
+  const closings = [
+    (stream: Http2Stream) => stream.reset(ErrorCode.CANCEL),
+    (stream: Http2Stream) => stream.receiveReset(ErrorCode.CANCEL),
+    (stream: Http2Stream) => stream.lose(new Error('the link was lost')),
+    (stream: Http2Stream) => {
+      stream.end();
+      stream.receiveData(Buffer.alloc(0), 0, true);
+    },
+  ];
+  for (const close of closings) {
+    const { streams, held } = excessOf('client');
+    const stream = streams.request(encodeHead(HEAD));
+    stream.receiveSection([[':status', '200']], false);
+    stream.receiveData(Buffer.alloc(40 * KIB), 0, false);
+    assert.equal(held(), 24);
+    close(stream);
+    assert.deepEqual([held(), stream.closed], [0, true]);
+  }
 });

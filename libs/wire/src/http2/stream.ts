@@ -292,10 +292,10 @@ export class Http2Stream implements Sender {
    * @returns whether the other side is told now, with a WINDOW_UPDATE
    */
   consume(bytes: number, least?: number): boolean {
-    if (this.#state.is === 'closed' || this.#incoming.state === 'ended') return false;
     const credit = this.#incoming.consume(bytes, least);
-    if (credit > 0) this.#word(FrameType.WINDOW_UPDATE, credit);
-    return credit > 0;
+    if (credit === 0 || this.#state.is === 'closed') return false;
+    this.#word(FrameType.WINDOW_UPDATE, credit);
+    return true;
   }
 
   /** See `Incoming.account`. */
@@ -308,7 +308,7 @@ export class Http2Stream implements Sender {
     this.#incoming.widen(bytes);
   }
 
-  /** Call once the stream is closed and everything received was read. */
+  /** Call once the stream is closed and everything received was read. A stream without a handler does so itself. */
   release(): void {
     this.#incoming.close();
   }
@@ -401,6 +401,8 @@ export class Http2Stream implements Sender {
     this.#first = undefined;
     this.#rest = undefined;
     this.#owner.streamClosed(this, state.byPeer === true || this.#incoming.state === 'ended');
+    // Nobody has what came.
+    if (this.handler === NOBODY) this.release();
     if (state.byPeer) closings.add(this.guarded(() => this.handler.onClose(state.code, state.reason)));
     else this.handler.onClose(state.code, state.reason);
   }
