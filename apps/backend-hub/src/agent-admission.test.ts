@@ -58,7 +58,7 @@ test('an agent whose credential is good gives its slot back before it is refused
   };
   const limits = { identifiers: 10, identifierBytes: 1000, sessions: 0 };
   const hello = { agentId: 'a', identifiers: '', token: 'good', version: 'test' };
-  const [good, bad, third] = [connection(), connection(), connection()].map((each) => each as unknown as Socket);
+  const [good, bad, third, fourth] = Array.from({ length: 4 }, () => connection() as unknown as Socket);
   const agent = ({ source }: AgentEvidence) =>
     source === '10.0.0.1' ? Promise.resolve({} as Grant) : Promise.reject(new NotAuthorised('nobody knows it'));
   Object.assign(bad as Socket, { remoteAddress: '10.0.0.2' });
@@ -73,7 +73,14 @@ test('an agent whose credential is good gives its slot back before it is refused
   };
   const ofOne = new AgentAdmission({ authenticate, limits }, table, () => port);
   await assert.rejects(ofOne.link(hello, third as Socket), /--max-agent-sessions/);
-  assert.deepEqual(proved, [good, third]);
+  await ofOne.apiServerLink(hello, fourth as Socket);
+  const nobody = new AgentAdmission(
+    { authenticate: () => Promise.reject(new Error('bad')), limits },
+    table,
+    () => port,
+  );
+  await assert.rejects(nobody.apiServerLink(hello, bad as Socket), /token was not accepted/);
+  assert.deepEqual(proved, [good, third, fourth]);
 });
 
 test('attempts that nobody has refused yet count too, and are not called refused', async () => {

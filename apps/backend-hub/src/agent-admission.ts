@@ -222,7 +222,10 @@ export class AgentAdmission {
     const identifiers = parseIdentifiers('', this.#identifierLimits).identifiers;
     const agent = { agentId, identifiers, token, socket, signal: goneSignal(socket), claimedTenant };
     if (tenancy) return this.#admitPrincipal(tenancy, agent, (applicant) => verified(tenancy, applicant));
-    if (check) await authenticate(agent, check);
+    if (check) {
+      await authenticate(agent, check);
+      this.#proved(socket);
+    }
     return { tenant: claimedTenant ?? DEFAULT_TENANT };
   }
 

@@ -165,13 +165,16 @@ class AgentListeners {
 
   async #open(port: OpenedPort, tenant?: string): Promise<Listener> {
     const { link, packets } = this.#protocols;
+    const asksOnly = this.#options.tenancy !== undefined;
     const enter = (socket: Socket) => {
       const { unproven } = listener;
       this.#ports.set(socket, { unproven, ...(tenant !== undefined && { tenant }) });
+      // The port has verified its certificate. Whether it may stay is another question.
+      if (!asksOnly && port.tls?.ca !== undefined) unproven.proved(socket);
     };
     const listener: Listener = await listen({
       ...port,
-      asksOnly: this.#options.tenancy !== undefined,
+      asksOnly,
       name: 'agents',
       handshakeTimeout: HUB.handshakeMs,
       unproven: this.#unproven(tenant),

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
+import tls from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
 import { heldBy } from '@isthmus/directory/testing';
@@ -123,6 +125,35 @@ test('strangers of one address that come again and again hold up agents of that 
   last.on('data', () => assert.fail('it is answered'));
   const { socket } = await admitted(running.agentAddress, 'a1');
   for (const each of [socket, last]) each.destroy();
+});
+
+test('an agent whose certificate is good holds up no other one of its address, although it is refused', {
+  timeout: 60_000,
+}, async (t) => {
+  using _ = changed(RUNTIME, { handshakeSlots: 1, handshakeSlotMs: 60_000 });
+  const dir = await mkdtemp(join(tmpdir(), 'hub-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const authority = await Authority.create(dir, 'agents');
+  const [own, peer] = [await authority.server(), await authority.client('edge')];
+  const shown = { cert: readFileSync(peer.cert), key: readFileSync(peer.key), ca: readFileSync(authority.cert) };
+  for (const authenticate of [undefined, () => Promise.resolve()]) {
+    const { limits, ...rest } = options(memoryRegistry());
+    const agents = { address: { host: '127.0.0.1', port: 0 }, tls: { ...own, ca: authority.cert } };
+    const more = { ...(authenticate && { authenticate }), limits: { ...limits, sessions: 1 } };
+    const running = await hub({ ...rest, agents, ...more });
+    t.after(() => running.close());
+    const port = Number(running.agentAddress.split(':').at(-1));
+    const ask = async (agentId: string) => {
+      const socket = tls.connect({ ...shown, host: '127.0.0.1', port, checkServerIdentity: () => undefined });
+      t.after(() => socket.destroy());
+      await once(socket, 'secureConnect');
+      const hello = { agentId, identifiers: '', tenant: 'default', token: 'good', version: '1' };
+      return requestLink(socket, 'hub', hello, 5000);
+    };
+    await ask('a1');
+    for (let i = 0; i < 2; i++) await assert.rejects(ask('a1'), /--max-agent-sessions/);
+    await ask('a2');
+  }
 });
 
 const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };
