@@ -39,14 +39,6 @@ export class Census implements SessionCounter {
   }
 }
 
-/** Counts names anew. Each keeps its place in the order of names for as long as there is one of it. */
-export function recounted(counts: Map<string, number>, names: Iterable<string>): ReadonlyMap<string, number> {
-  for (const name of counts.keys()) counts.set(name, 0);
-  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
-  for (const [name, count] of counts) if (count === 0) counts.delete(name);
-  return counts;
-}
-
 /**
  * Adds the family `tenant_NAME` or `hub_NAME`. The first 1,000 names have a line each. The others share one line. When one of the first drops
  * to zero, one of the others gets its line. So the lines must be gauges: the counter of the others would drop then.

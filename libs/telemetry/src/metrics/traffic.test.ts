@@ -10,7 +10,9 @@ import {
   PlaneEnded,
   type TunnelInfo,
 } from '@isthmus/tunnel';
+import { Families } from './families.ts';
 import { agent, beginning, dial, resumable, samples, server, tunnel } from './testing.ts';
+import { tunnelMetrics } from './traffic.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const sampled = `00-${TRACE}-00f067aa0ba902b7-01`;
@@ -233,6 +235,32 @@ test('gateway and agent show the bytes that they keep, and nothing where tunnels
   assert.deepEqual([await kept(gateway), await kept(endpoint)], [7, 9]);
   gateway.measure({ registry, kept: () => undefined });
   assert.equal(await kept(gateway), undefined);
+});
+
+test('a page counts the open tunnels once for all that it says of them', async () => {
+  let passes = 0;
+  const tunnels = {
+    *[Symbol.iterator]() {
+      passes++;
+      yield tunnel('gateway', { queued: 7, up: 2, down: 3 });
+      yield tunnel('hub');
+    },
+  };
+  const families = new Families('');
+  tunnelMetrics(families, { role: 'gateway', tunnels });
+  for (let page = 1; page <= 2; page++) {
+    const values = (await families.collect()).flatMap(({ name, samples }) =>
+      samples.map((sample) => [name, ...Object.values(sample.labels), 'value' in sample && sample.value]),
+    );
+    assert.deepEqual(values.slice(0, 5), [
+      ['tenant_tunnels', 'default', 1],
+      ['hub_tunnels', 'h1', 1],
+      ['tunnel_queued_bytes', 7],
+      ['tunnel_bytes_total', 'up', 2],
+      ['tunnel_bytes_total', 'down', 3],
+    ]);
+    assert.equal(passes, page);
+  }
 });
 
 test('a tunnel that moves is counted at the hub that carries it, whenever it moves', async () => {

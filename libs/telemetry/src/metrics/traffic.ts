@@ -10,7 +10,7 @@ import {
   type TunnelInfo,
   upstreamReason,
 } from '@isthmus/tunnel';
-import { recounted, showByName } from './census.ts';
+import { showByName } from './census.ts';
 import type { Count, Durations, Families, ObservedProgram, Series } from './families.ts';
 
 /** In seconds: from a dial within one process to one that never gets an answer. */
@@ -176,22 +176,19 @@ export function openTunnels({ role, tunnels }: Pick<TrafficOptions, 'role' | 'tu
   };
 }
 
-/** Counts the tunnels of one role, and what a process refuses and gets wrong. @param clients those of API servers' clients, if they have metrics */
+/** Counts the tunnels of one role. @param clients those of API servers' clients, if they have metrics */
 export function tunnelMetrics(
   families: Families,
   { role, tunnels, upstream, ofTenant }: TrafficOptions,
   clients?: Map<string, ClientCounts>,
 ): void {
-  openMetrics(families, role, tunnels);
+  const open = openMetrics(families, role, tunnels);
   const ended = { up: 0, down: 0 };
   families.tallied(
     'counter',
     'tunnel_bytes_total{direction}',
     'Bytes that tunnels carried, up (caller to destination) or down (destination to caller), open tunnels included.',
-    () => {
-      const sums = carried([[role, ended]], tunnels, (tunnel) => (tunnel.role === role ? role : undefined));
-      return sums.map(([, direction, bytes]) => [{ direction }, bytes] as const);
-    },
+    () => (['up', 'down'] as const).map((direction) => [{ direction }, ended[direction] + open[direction]] as const),
   );
   const idle = families.counter(
     'idle_tunnels_ended_total{role}',
@@ -234,24 +231,43 @@ export function tunnelMetrics(
   });
 }
 
-/** Tunnels that are open, as they are when a page is read. An agent does not know the hub of a tunnel. */
-function openMetrics(families: Families, role: Role, tunnels: ObservedProgram['tunnels']): void {
-  const own = function* (nameOf: (tunnel: TunnelInfo) => string) {
-    for (const tunnel of tunnels) if (tunnel.role === role) yield nameOf(tunnel);
-  };
-  const countedBy = (nameOf: (tunnel: TunnelInfo) => string) => {
-    const counts = new Map<string, number>();
-    return () => recounted(counts, own(nameOf));
-  };
-  const byTenant = countedBy(({ dial }) => dial.tenant);
-  showByName(families, 'tenant', 'tunnels', 'open tunnels', byTenant);
-  const byHub = countedBy(({ hubId }) => hubId);
-  if (role !== 'agent') showByName(families, 'hub', 'tunnels', 'open tunnels', byHub);
-  families.measured('tunnel_queued_bytes', 'Bytes that open tunnels buffer for slow readers.', () => {
-    let queued = 0;
-    for (const tunnel of tunnels) if (tunnel.role === role) queued += tunnel.queued ?? 0;
-    return queued;
+/** The open tunnels of one role, as they are when a page is read. A name keeps its place for as long as there is one of it. */
+class OpenTunnels {
+  readonly tenants = new Map<string, number>();
+  readonly hubs = new Map<string, number>();
+  /** Bytes that they buffer, and have carried. */
+  queued = 0;
+  up = 0;
+  down = 0;
+
+  /** Counts them anew. */
+  count(role: Role, tunnels: ObservedProgram['tunnels']): void {
+    const { tenants, hubs } = this;
+    for (const counts of [tenants, hubs]) for (const name of counts.keys()) counts.set(name, 0);
+    Object.assign(this, { queued: 0, up: 0, down: 0 });
+    for (const tunnel of tunnels) {
+      if (tunnel.role !== role) continue;
+      const { dial, hubId } = tunnel;
+      tenants.set(dial.tenant, (tenants.get(dial.tenant) ?? 0) + 1);
+      hubs.set(hubId, (hubs.get(hubId) ?? 0) + 1);
+      this.queued += tunnel.queued ?? 0;
+      this.up += tunnel.up;
+      this.down += tunnel.down;
+    }
+    for (const counts of [tenants, hubs]) for (const [name, count] of counts) if (count === 0) counts.delete(name);
+  }
+}
+
+/** Shows the open tunnels. The first of these families counts for those behind it on the page. An agent does not know the hub of a tunnel. */
+function openMetrics(families: Families, role: Role, tunnels: ObservedProgram['tunnels']): OpenTunnels {
+  const open = new OpenTunnels();
+  showByName(families, 'tenant', 'tunnels', 'open tunnels', () => {
+    open.count(role, tunnels);
+    return open.tenants;
   });
+  if (role !== 'agent') showByName(families, 'hub', 'tunnels', 'open tunnels', () => open.hubs);
+  families.measured('tunnel_queued_bytes', 'Bytes that open tunnels buffer for slow readers.', () => open.queued);
+  return open;
 }
 
 /**
