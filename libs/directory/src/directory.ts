@@ -177,6 +177,7 @@ export class Directory extends Replica {
     const better = isNew || !before || before.quarantined !== undefined || (before.draining && !draining);
     if (quarantined === undefined && better) this.#tell(record.tenant, record.hubId);
   }
+
   /** Adds a session, or changes the one with the same id, which keeps its count of tunnels. */
   #put(record: SessionRecord, state: SessionState): void {
     const { sessionId, identifiers } = record;
