@@ -8,8 +8,8 @@ for (const name of ['performance', 'Buffer'] as const)
 
 /** Time and randomness, so that a test can control both. */
 export interface Clock {
-  /** In milliseconds. Only differences have a meaning. */
-  now(): number;
+  /** In milliseconds. Only differences have a meaning. Users keep it without the clock. */
+  readonly now: () => number;
   /** 0 or more, less than 1. */
   random(): number;
   /** Calls back once. Returns a function that cancels it. */
