@@ -1,6 +1,6 @@
 import { FINDINGS } from './defaults.ts';
 import type { Evidence } from './evidence.ts';
-import { age, millis, type Result, reportOf } from './result.ts';
+import { age, millis, type Report, type Result } from './result.ts';
 
 /** A clock of the plane, and how far it is ahead of the one here, in milliseconds. */
 type Clock = Evidence['clocks'][number];
@@ -25,8 +25,7 @@ function measured({ members, clocks }: Evidence) {
 const NTP = 'synchronise it by NTP (timedatectl, chronyc tracking)';
 
 /** Who is the odd one, and how far. */
-export function ofClocks(evidence: Evidence): Result[] {
-  const report = reportOf('clocks');
+export function ofClocks(evidence: Evidence, report: Report): Result[] {
   if (evidence.members.every(({ aheadMs }) => aheadMs === undefined)) return [];
   const { all, trusted, agree, off } = measured(evidence);
   const apart = apartOf(all);

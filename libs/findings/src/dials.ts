@@ -3,11 +3,10 @@ import { DialState } from '@isthmus/proto/admin-enums';
 import type { DialErrorCode } from '@isthmus/tunnel';
 import { FINDINGS } from './defaults.ts';
 import type { Dial, Evidence } from './evidence.ts';
-import { age, millis, plural, type Result, reportOf } from './result.ts';
+import { age, millis, plural, type Report, type Result, reportOf } from './result.ts';
 
 /** What callers fail to reach again and again. What several gateways saw is one finding. Hubs see the same dials, and less of them. */
-export function ofCallers({ members, now }: Evidence): Result[] {
-  const report = reportOf('callers');
+export function ofCallers({ members, now }: Evidence, report: Report): Result[] {
   const all = members.flatMap(({ id, roles, status }) => {
     const failing = roles.includes('gateway') ? (status?.failing ?? []) : [];
     return failing.map((each) => ({ ...each, id, agoMs: (status?.nowMs ?? now) - each.lastMs }));
@@ -31,12 +30,12 @@ export function ofCallers({ members, now }: Evidence): Result[] {
 }
 
 /** Dials that wait for a session. Some that wait for a moment are normal while agents move. */
-export function ofParked({ members }: Evidence): Result[] {
+export function ofParked({ members }: Evidence, report: Report): Result[] {
   return members.flatMap(({ id, status }) => {
     if (!status || status.parkedDials === 0) return [];
     const wait = status.parkedDials === 1 ? 'waits' : 'wait';
     const detail = `${plural(status.parkedDials, 'dial')} ${wait} for a session`;
-    return [reportOf('callers').warn(id, detail, 'isthmus agents shows who has none, isthmus explain HOST:PORT why')];
+    return [report.warn(id, detail, 'isthmus agents shows who has none, isthmus explain HOST:PORT why')];
   });
 }
 

@@ -3,9 +3,9 @@ import { ofCallers, ofParked } from './dials.ts';
 import type { Evidence } from './evidence.ts';
 import { ofCertificates, ofConfig, ofLimits, ofMembers, ofTenants, ofVersions } from './members.ts';
 import { ofAgents, ofLinks, ofMissing, ofRefusals } from './reach.ts';
-import { CHECKS, type CheckName, type Result } from './result.ts';
+import { CHECKS, type CheckName, type Report, type Result, reportOf } from './result.ts';
 
-type Rule = (evidence: Evidence) => readonly Result[];
+type Rule = (evidence: Evidence, report: Report) => readonly Result[];
 
 /** What each check makes of members' answers. The other checks look at files, ports and Redis, or dial: who asks makes those. */
 const RULES: { readonly [Check in CheckName]?: readonly Rule[] } = {
@@ -28,7 +28,6 @@ const RULES: { readonly [Check in CheckName]?: readonly Rule[] } = {
  * @param only these checks; default all
  */
 export function judge(evidence: Evidence, only: readonly CheckName[] = Object.keys(CHECKS) as CheckName[]): Result[] {
-  return Object.entries(RULES)
-    .filter(([check]) => only.includes(check as CheckName))
-    .flatMap(([, rules]) => rules.flatMap((rule) => rule(evidence)));
+  const checks = (Object.keys(RULES) as CheckName[]).filter((check) => only.includes(check));
+  return checks.flatMap((check) => (RULES[check] ?? []).flatMap((rule) => rule(evidence, reportOf(check))));
 }

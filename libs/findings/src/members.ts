@@ -4,7 +4,7 @@ import { farOff } from './clocks.ts';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
 import { clockTodo, reachedBy, registryLost } from './reach.ts';
-import { agentName, endsSoon, endText, type Finding, plural, type Result, reportOf } from './result.ts';
+import { agentName, endsSoon, endText, type Finding, plural, type Report, type Result } from './result.ts';
 
 /** By the names that a member tells, which may be of another version. */
 const HOLDERS = new Map<string, readonly [command: string, shows: string] | undefined>(
@@ -37,8 +37,7 @@ const ELSEWHERE: ReadonlySet<Kind> = new Set([KIND_TENANT_FILE, ...OF_CERTIFICAT
 /** Told to stop, or to drain: nothing of it is a fault. */
 const DRAINS: ReadonlySet<Admission> = new Set([Admission.ADMISSION_LEAVING, Admission.ADMISSION_DRAINING]);
 
-export function ofMembers(evidence: Evidence): Result[] {
-  const report = reportOf('members');
+export function ofMembers(evidence: Evidence, report: Report): Result[] {
   return evidence.members.flatMap(({ id, address, roles, status, silent, list }): Result[] => {
     if (!status) {
       // The registry, which lists the members. It may have answered, with a refusal.
@@ -77,8 +76,7 @@ export function ofMembers(evidence: Evidence): Result[] {
 }
 
 /** The certificates that members use. Those of their ports are looked at from outside, too; the others are seen only here. */
-export function ofCertificates(evidence: Evidence): Result[] {
-  const report = reportOf('certificates');
+export function ofCertificates(evidence: Evidence, report: Report): Result[] {
   const own = evidence.members.flatMap(({ id, status }) =>
     (status?.notices ?? []).flatMap(({ kind, text, todo }) => {
       if (!OF_CERTIFICATES.has(kind)) return [];
@@ -92,29 +90,24 @@ export function ofCertificates(evidence: Evidence): Result[] {
       return outcome(`${id}, its own`, detail, what);
     }),
   );
-  return [...own, ...ofAgentsCertificates(evidence)];
+  return [...own, ...ofAgentsCertificates(evidence, report)];
 }
 
 const SET_CLOCK = 'set the clock of this machine first (clocks), and renew what is expired then';
 
 /** The certificates of agents, as their hubs see them. */
-function ofAgentsCertificates({ sessions, now }: Evidence): Finding[] {
+function ofAgentsCertificates({ sessions, now }: Evidence, report: Report): Finding[] {
   const ending = sessions.filter(({ certificateEndsMs }) => certificateEndsMs > 0);
   const agents = Map.groupBy(ending, ({ tenant, agentId }) => agentName(tenant, agentId));
   return [...agents].map(([name, own]) => {
     const ends = Math.min(...own.map(({ certificateEndsMs }) => certificateEndsMs));
     const todo =
       'renew its files in place, if nobody has: new sessions show the new one, and those with the old one end when it does';
-    return reportOf('certificates').warn(
-      `agent ${name}`,
-      `the certificate of its sessions ${endText(ends, now)}`,
-      todo,
-    );
+    return report.warn(`agent ${name}`, `the certificate of its sessions ${endText(ends, now)}`, todo);
   });
 }
 
-export function ofVersions({ members }: Evidence): Result[] {
-  const report = reportOf('versions');
+export function ofVersions({ members }: Evidence, report: Report): Result[] {
   const known = members.filter(({ version }) => version !== '');
   const versions = [...Map.groupBy(known, ({ version }) => version)];
   const [first, second] = versions;
@@ -162,8 +155,7 @@ function valueIn(flags: Replica['flags'], name: string): string {
   return flags.find((flag) => flag.name === name)?.value ?? '';
 }
 
-export function ofConfig({ members }: Evidence): Result[] {
-  const report = reportOf('config');
+export function ofConfig({ members }: Evidence, report: Report): Result[] {
   const replicas = members.flatMap(({ id: member, config }) => (config ? [{ member, ...config }] : []));
   const differences = differencesOf(replicas);
   if (differences.length === 0)
@@ -175,8 +167,7 @@ export function ofConfig({ members }: Evidence): Result[] {
 }
 
 /** The files of tenants, and the certificates that they name. Says nothing of a plane without tenants. */
-export function ofTenants(evidence: Evidence): Result[] {
-  const report = reportOf('tenants');
+export function ofTenants(evidence: Evidence, report: Report): Result[] {
   const configured = tenantsOf(evidence);
   if (configured.length === 0) return [];
   const files = new Map<string, Finding & { readonly ids: string[] }>();
@@ -222,7 +213,7 @@ export function ofTenants(evidence: Evidence): Result[] {
   });
   return [
     ...lacking,
-    ...differing(configured),
+    ...differing(configured, report),
     ...[...files.values()].map(({ ids, ...found }) => ({ ...found, detail: `${found.detail}${ids.join(', ')}` })),
     ...closed,
     ...certificates.values(),
@@ -251,7 +242,7 @@ const OTHER_FILES =
   'ask again: members read their directories one after the other. If it stays, see what writes the directory of this one';
 
 /** Tenants of which members have read different files: those that most have are taken for the right ones. */
-function differing(configured: ReturnType<typeof tenantsOf>): Finding[] {
+function differing(configured: ReturnType<typeof tenantsOf>, report: Report): Finding[] {
   const saying = configured.flatMap(({ id, tenants }) =>
     tenants.tenants.map(({ name, state }) => ({ id, name, state })),
   );
@@ -262,7 +253,7 @@ function differing(configured: ReturnType<typeof tenantsOf>): Finding[] {
   return [...Map.groupBy(odd, ({ id }) => id)].map(([id, all]) => {
     const others = [...new Set(all.flatMap((each) => each.others.map((other) => other.id)))].join(', ');
     const detail = `has other files than ${others} of tenants ${listed(all.map(({ tenant }) => tenant))}`;
-    return reportOf('tenants').warn(id, detail, OTHER_FILES);
+    return report.warn(id, detail, OTHER_FILES);
   });
 }
 
@@ -272,8 +263,7 @@ function listed(names: readonly string[]): string {
 }
 
 /** Limits hold in each process by itself. */
-export function ofLimits(evidence: Evidence): Result[] {
-  const report = reportOf('limits');
+export function ofLimits(evidence: Evidence, report: Report): Result[] {
   return tenantsOf(evidence).flatMap(({ id, tenants }) =>
     tenants.tenants.flatMap(({ name, use }) =>
       use.flatMap(({ limit, used, most }): Result[] => {

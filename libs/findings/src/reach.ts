@@ -2,14 +2,13 @@ import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
 import { farOff } from './clocks.ts';
 import { FINDINGS } from './defaults.ts';
 import { type Evidence, type Loss, type Refusal, registryFaults, type Session } from './evidence.ts';
-import { age, agentName, type Finding, plural, type Result, reportOf } from './result.ts';
+import { age, agentName, type Finding, plural, type Report, type Result } from './result.ts';
 
 /** What a wrong clock lets a member say of certificates and tokens that are valid. */
 const OF_TIME = /expired|not yet valid|not valid before/i;
 
 /** Whether gateways reach hubs, and all the registry. */
-export function ofLinks(evidence: Evidence): Result[] {
-  const report = reportOf('links');
+export function ofLinks(evidence: Evidence, report: Report): Result[] {
   const { members, hubs } = evidence;
   const down = hubs.flatMap((hub): Finding[] => {
     const { hubId, peerAddress } = hub;
@@ -100,14 +99,13 @@ export function registryLost(detail: string): string {
 }
 
 /** Does every agent survive the loss of a hub? */
-export function ofAgents(evidence: Evidence): Result[] {
-  const report = reportOf('agents');
+export function ofAgents(evidence: Evidence, report: Report): Result[] {
   const { sessions } = evidence;
   const hubs = evidence.hubs.filter(({ draining }) => !draining).length;
   // An agent knows its own alone.
   const [first, ...others] = evidence.members;
   if (first && [first, ...others].every(({ roles }) => roles.includes('agent')))
-    return evidence.members.flatMap(ofOneAgent);
+    return evidence.members.flatMap((member) => ofOneAgent(member, report));
   if (evidence.sessionsUntold)
     return [report.fail('the plane', 'no member tells of sessions', 'isthmus agents says why each of them does not')];
   if (sessions.length === 0) {
@@ -132,13 +130,12 @@ export function ofAgents(evidence: Evidence): Result[] {
     }
     return report.pass(name, `has ${held === 1 ? 'a session with one hub' : `sessions with ${held} of ${hubs} hubs`}`);
   });
-  return [...withoutAgents(evidence), ...judged];
+  return [...withoutAgents(evidence, report), ...judged];
 }
 
 /** What an agent says of itself. */
-function ofOneAgent({ id, list }: Evidence['members'][number]): Result[] {
+function ofOneAgent({ id, list }: Evidence['members'][number], report: Report): Result[] {
   if (!list) return [];
-  const report = reportOf('agents');
   const { servers, serversWanted: wanted } = list;
   const detail = `has sessions with ${servers.length} of ${wanted} servers`;
   if (servers.length >= wanted && wanted > 0) return [report.pass(id, detail)];
@@ -147,7 +144,7 @@ function ofOneAgent({ id, list }: Evidence['members'][number]): Result[] {
 }
 
 /** Tenants whose dials fail because they have no agent. One that nobody dials waits for its first agent. */
-function withoutAgents({ members, sessions }: Evidence): Finding[] {
+function withoutAgents({ members, sessions }: Evidence, report: Report): Finding[] {
   const served = new Set(sessions.map(({ tenant }) => tenant));
   const failed = new Map<string, number>();
   for (const { tenant, count } of members.flatMap(({ status }) => status?.failing ?? []))
@@ -155,7 +152,7 @@ function withoutAgents({ members, sessions }: Evidence): Finding[] {
   return [...failed].map(([tenant, count]) => {
     const todo = `start one, or see who is refused (refusals) and who went away (missing); isthmus tenants ${tenant} shows the tenant`;
     const detail = `no agent has a session: ${plural(count, 'dial')} of its callers failed in the last minutes`;
-    return reportOf('agents').fail(`tenant ${tenant}`, detail, todo);
+    return report.fail(`tenant ${tenant}`, detail, todo);
   });
 }
 
@@ -163,8 +160,7 @@ function withoutAgents({ members, sessions }: Evidence): Finding[] {
  * What went away without a word. The plane forgets a hub or agent that dies or hangs within seconds. Without this finding, all looks well
  * then.
  */
-export function ofMissing(evidence: Evidence): Finding[] {
-  const report = reportOf('missing');
+export function ofMissing(evidence: Evidence, report: Report): Finding[] {
   const ago = ({ agoMs }: Missing) => `${age(agoMs)} ago`;
   const servers = (role: number, what: string, meanwhile: string) =>
     lost(evidence, role).map((loss) => {
@@ -261,8 +257,7 @@ function nameOf(tenant: string, id: string): string {
 }
 
 /** A peer that is refused again and again cannot do its part, however healthy the others are. */
-export function ofRefusals(evidence: Evidence): Result[] {
-  const report = reportOf('refusals');
+export function ofRefusals(evidence: Evidence, report: Report): Result[] {
   const gone = missing(evidence, Role.ROLE_AGENT);
   const all = evidence.members.flatMap(({ id, status }) =>
     (status?.refusals ?? []).map((refusal) => {
