@@ -42,11 +42,11 @@ export function AgentMap({
       </h2>
       <p class="legend">
         {STATES.map((state) => (
-          <span key={state} class="key" style={toned(TONES[state])}>
+          <span key={state} class="key" style={toned(LOOKS[state].tone)}>
             <svg viewBox="0 0 1 1" aria-hidden="true">
-              <path d={MARKS[state]} fill-rule="evenodd" />
+              <path d={LOOKS[state].mark} fill-rule="evenodd" />
             </svg>{' '}
-            {LEGEND[state]}
+            {LOOKS[state].word}
           </span>
         ))}
       </p>
@@ -56,7 +56,7 @@ export function AgentMap({
         columns={COLUMNS}
         rows={found}
         keyOf={({ tenant, id }) => `${tenant}\0${id}`}
-        bad={({ state }) => TONES[state] === 'bad'}
+        bad={({ state }) => LOOKS[state].tone === 'bad'}
         none={noneFor(agents, wanted, plane.at > 0)}
         most={CONSOLE.rows}
         more={(left) => `${left.toLocaleString('en')} more.`}
@@ -102,19 +102,27 @@ function noneFor(agents: readonly Agent[], wanted: string, known: boolean): stri
     : 'No agent or tenant has that in its name: clear the search to see all.';
 }
 
-const TONES: Readonly<Record<Agent['state'], Tone>> = {
-  ok: 'good',
-  thin: 'warn',
-  draining: 'draining',
-  quarantined: 'bad',
-  suspect: 'warn',
-  lost: 'bad',
+interface Look {
+  readonly tone: Tone;
+  /** In the legend. */
+  readonly word: string;
+  /** In a square of 1 by 1: the forms differ without their colours, and in six pixels. */
+  readonly mark: string;
+}
+
+const LOOKS: Readonly<Record<Agent['state'], Look>> = {
+  ok: { tone: 'good', word: 'ok', mark: 'M.22 .5a.28 .28 0 1 1 .56 0a.28 .28 0 1 1-.56 0z' },
+  thin: { tone: 'warn', word: 'one hub only', mark: 'M.5 0L1 1H0z' },
+  draining: { tone: 'draining', word: 'draining', mark: 'M.5 0L1 .5L.5 1L0 .5z' },
+  quarantined: { tone: 'bad', word: 'in quarantine', mark: 'M0 0H1V1H0z' },
+  suspect: { tone: 'warn', word: 'suspect', mark: 'M0 0H.35V1H0zM.65 0H1V1H.65z' },
+  lost: { tone: 'bad', word: 'lost in the last hour', mark: 'M0 0H1V1H0zM.22 .22V.78H.78V.22z' },
 };
 
 const COLUMNS: readonly Column<Agent>[] = [
   { name: 'Agent', of: AgentLink },
   { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
-  { name: 'State', of: (agent) => <State tone={TONES[agent.state]} word={wordFor(agent)} /> },
+  { name: 'State', of: (agent) => <State tone={LOOKS[agent.state].tone} word={wordFor(agent)} /> },
   { name: 'Hubs', of: ({ sessions, loss }) => <Name text={hubsOf([...sessions, ...(loss ? [loss] : [])])} /> },
   { name: 'Zone', of: ({ zones }) => (zones === '' ? '–' : <Name text={zones} />) },
   { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels.toLocaleString('en') },
@@ -148,7 +156,7 @@ function hubsOf(known: readonly { readonly hubId: string }[]): string {
 
 function wordFor({ state, sessions, loss }: Agent): string {
   if (state === 'lost') return `lost at ${clock(loss?.atMs ?? 0)}`;
-  if (state === 'thin') return 'one hub only';
+  if (state === 'thin') return LOOKS.thin.word;
   return state === 'quarantined' ? `in quarantine: ${shown(sessions[0]?.quarantineReason ?? '', 80)}` : state;
 }
 
@@ -221,40 +229,22 @@ function draw(canvas: HTMLCanvasElement, agents: readonly Agent[], { width, heig
   const context = canvas.getContext('2d');
   if (!context) return;
   const style = getComputedStyle(canvas);
-  const colours = Object.fromEntries(
-    STATES.map((state) => [state, style.getPropertyValue(`--${TONES[state]}`).trim()]),
+  const looks = new Map(
+    STATES.map((state) => {
+      const { tone, mark } = LOOKS[state];
+      return [state, { colour: style.getPropertyValue(`--${tone}`).trim(), form: new Path2D(mark) }];
+    }),
   );
-  const marks = Object.fromEntries(STATES.map((state) => [state, new Path2D(MARKS[state])])) as Record<
-    Agent['state'],
-    Path2D
-  >;
   for (const [index, { state }] of agents.entries()) {
-    context.fillStyle = colours[state] ?? '';
+    const look = looks.get(state);
+    if (!look) continue;
+    context.fillStyle = look.colour;
     const [x, y] = [(index % columns) * side, Math.floor(index / columns) * side];
     const size = (side - 1) * ratio;
     context.setTransform(size, 0, 0, size, x * ratio, y * ratio);
-    context.fill(marks[state], 'evenodd');
+    context.fill(look.form, 'evenodd');
   }
 }
-
-/** In a square of 1 by 1: the forms differ without their colours, and in six pixels. */
-const MARKS: Readonly<Record<Agent['state'], string>> = {
-  ok: 'M.22 .5a.28 .28 0 1 1 .56 0a.28 .28 0 1 1-.56 0z',
-  thin: 'M.5 0L1 1H0z',
-  draining: 'M.5 0L1 .5L.5 1L0 .5z',
-  quarantined: 'M0 0H1V1H0z',
-  suspect: 'M0 0H.35V1H0zM.65 0H1V1H.65z',
-  lost: 'M0 0H1V1H0zM.22 .22V.78H.78V.22z',
-};
-
-const LEGEND = {
-  ok: 'ok',
-  thin: 'one hub only',
-  draining: 'draining',
-  quarantined: 'in quarantine',
-  suspect: 'suspect',
-  lost: 'lost in the last hour',
-} as const;
 
 /** Agents whose name or tenant has a text in it; without one, those that are not ok. */
 function search(agents: readonly Agent[], wanted: string): Agent[] {
