@@ -141,7 +141,7 @@ const REQUEST_LINE = /^([!#$%&'*+.^`|~\w-]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.
  */
 export function requestIn(bytes: Buffer, searched = 0): RequestHead | undefined {
   if (bytes.length === 0) return undefined;
-  // TLS and noise never contain the end of a head.
+  // TLS and noise never contain the end of a head. The bit makes a letter a small one.
   const first = (bytes[0] as number) | 0x20;
   if (first < LETTER_A || first > LETTER_Z) throw new RequestRefused(400, 'not an HTTP request');
   const from = Math.max(0, searched - HEAD_END.length + 1);
@@ -161,14 +161,14 @@ export function requestIn(bytes: Buffer, searched = 0): RequestHead | undefined 
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
   if (version !== '1.1' && version !== '1.0')
     throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
-  return { method, target, fields: lines.map(readField), rest: bytes.subarray(end + 2 * lineEnd.length) };
-}
-
-function readField(line: string, index: number): Field {
-  const field = fieldOf(line);
-  // A folded line, or one with a space before its colon, may hold a token.
-  if (!field) throw new RequestRefused(400, `line ${index + 2} of the head is not a header field`);
-  return field;
+  const fields: Field[] = [];
+  for (const line of lines) {
+    const field = fieldOf(line);
+    // A folded line, or one with a space before its colon, may hold a token.
+    if (!field) throw new RequestRefused(400, `line ${fields.length + 2} of the head is not a header field`);
+    fields.push(field);
+  }
+  return { method, target, fields, rest: bytes.subarray(end + 2 * lineEnd.length) };
 }
 
 /** Without what may be a password: what stands before an @, or behind a line's end. Word by word: a search for each @ costs the square of a line. */

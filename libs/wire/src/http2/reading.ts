@@ -283,10 +283,7 @@ export class Reading implements FrameHandler {
 
   #countFrames(): void {
     this.#uncounted = 0;
-    this.#count(COUNTED * this.#output.config.frameReadBytes);
-  }
-
-  #count(bytes: number): void {
+    const bytes = COUNTED * this.#output.config.frameReadBytes;
     if (readBudget.count(this.#sink.reads, bytes)) this.#reader.rest();
   }
 
@@ -302,7 +299,8 @@ export class Reading implements FrameHandler {
         this.#streams.receiveHead(head);
         const { headReadBytes, frameReadBytes, headFields } = this.#output.config;
         const fields = head.fields?.length ?? headFields;
-        this.#count(headReadBytes + fields * frameReadBytes + 3 * head.bytes);
+        const cost = headReadBytes + fields * frameReadBytes + 3 * head.bytes;
+        if (readBudget.count(this.#sink.reads, cost)) this.#reader.rest();
         break;
       }
       case FrameType.RST_STREAM:
