@@ -181,14 +181,9 @@ export function sizeOf(value: Value): number {
 
 /** Size of a field of `length` bytes, including its tag and its length. */
 export function lengthDelimitedSize(length: number): number {
-  return 1 + varintSize(length) + length;
-}
-
-function varintSize(value: number): number {
-  if (value < 0x80) return 1;
-  if (value < 0x4000) return 2;
-  if (value < 0x200000) return 3;
-  return value < 0x10000000 ? 4 : 5;
+  let size = 2 + length;
+  for (let rest = length; rest > 0x7f; rest >>>= 7) size++;
+  return size;
 }
 
 function longSize(value: bigint): number {
@@ -214,7 +209,10 @@ export class WireWriter {
 
   value(field: number, value: Value): void {
     if (typeof value === 'bigint') {
-      this.#int64(field, value);
+      if (value === 0n) return;
+      this.buffer[this.#offset++] = (field << 3) | VARINT;
+      if (value > 0n && value <= 0x7fffffffn) this.#varint(Number(value));
+      else this.#longVarint(BigInt.asUintN(64, value));
       return;
     }
     if (value.length === 0) return;
@@ -224,13 +222,6 @@ export class WireWriter {
     if (isText) this.buffer.write(value, this.#offset);
     else this.buffer.set(value, this.#offset);
     this.#offset += length;
-  }
-
-  #int64(field: number, value: bigint): void {
-    if (value === 0n) return;
-    this.buffer[this.#offset++] = (field << 3) | VARINT;
-    if (value > 0n && value <= 0x7fffffffn) this.#varint(Number(value));
-    else this.#longVarint(BigInt.asUintN(64, value));
   }
 
   messageHead(field: number, length: number): void {
