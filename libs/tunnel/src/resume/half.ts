@@ -4,8 +4,7 @@ import { TUNNEL } from '../defaults.ts';
 import type { DestinationEnd, EndUser } from '../end.ts';
 import { PlaneEnded, SessionLost } from '../errors.ts';
 import { type Carrier, encodeMark, type Mark, type Position, readMark, type StreamUser } from './carrier.ts';
-import { GrowingLimit, type Halves } from './halves.ts';
-import { Outgoing } from './outgoing.ts';
+import { GrowingLimit, type Halves, Outgoing } from './halves.ts';
 import { waitAfter } from './processes.ts';
 
 /**

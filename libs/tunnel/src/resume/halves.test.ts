@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { Outgoing } from './outgoing.ts';
+import { Outgoing } from './halves.ts';
 
 const text = (kept: Outgoing) => Buffer.concat([...kept.chunks()]).toString();
 
@@ -72,7 +72,7 @@ const LETS_GO = `
 test('what was let go of dies young, also after some of it grew old', { skip: 'Deno' in globalThis }, async () => {
   // V8 leaves the heap room to grow, as in our programs: otherwise it collects all of it as often as time lets it.
   const flags = ['--expose-gc', '--heap-growing-percent=300', '--input-type=module'];
-  const argv = [...flags, '-e', LETS_GO, new URL('./outgoing.ts', import.meta.url).href];
+  const argv = [...flags, '-e', LETS_GO, new URL('./halves.ts', import.meta.url).href];
   const { stdout } = await promisify(execFile)(process.execPath, argv, { timeout: 60_000 });
   const { majors, bytes } = JSON.parse(stdout) as { majors: number; bytes: number };
   assert.equal(bytes, 2 * 1024 * 1024);
