@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Deadlines, type Due } from './deadlines.ts';
-import { Silence } from './dial.ts';
+import { Deadlines, type Due, Silence } from './deadlines.ts';
 
 /** A clock that moves when told, and counts the timers that were made. */
 function clock() {

@@ -140,3 +140,56 @@ const ownClock: Pick<Clock, 'now' | 'after'> = {
 
 /** Of this process. */
 export const deadlines = new Deadlines();
+
+/**
+ * Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. It runs from the
+ * beginning.
+ */
+export class Silence implements Due {
+  before: Due | undefined;
+  behind: Due | undefined;
+  due: number;
+  readonly #deadlines: Deadlines;
+  #ms: number;
+  #silent: (() => void) | undefined;
+
+  /**
+   * @param ms how long it waits on a path without round-trip times, in milliseconds
+   * @param silent called once, if nothing came in time
+   */
+  constructor(ms: number, silent: () => void, deadlines: Deadlines) {
+    this.#ms = ms;
+    this.#silent = silent;
+    this.#deadlines = deadlines;
+    this.due = deadlines.now() + ms;
+    deadlines.enter(this);
+  }
+
+  /** A link passes the request on. @param roundTripMs the link's round-trip time */
+  readonly underWay = (roundTripMs: number): void => {
+    if (!this.#silent) return;
+    const before = this.due;
+    this.due = this.#deadlines.now() + this.#ms + TUNNEL.roundTrips * roundTripMs;
+    if (this.due < before) this.#deadlines.enter(this);
+  };
+
+  /** The word came, or nobody waits for it any more. */
+  heard(): void {
+    this.#silent = undefined;
+    this.#deadlines.leave(this);
+  }
+
+  /** It came, and from now on this waits for the next one. */
+  awaitNext(ms: number, silent: () => void): void {
+    this.#ms = ms;
+    this.#silent = silent;
+    this.due = this.#deadlines.now() + ms;
+    this.#deadlines.enter(this);
+  }
+
+  remind(): void {
+    const silent = this.#silent;
+    this.#silent = undefined;
+    silent?.();
+  }
+}

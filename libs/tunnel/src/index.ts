@@ -1,6 +1,6 @@
 export { Arrivals } from './arrivals.ts';
 export type { Ask, Question } from './ask.ts';
-export { Deadlines, type Due, deadlines } from './deadlines.ts';
+export { Deadlines, type Due, deadlines, Silence } from './deadlines.ts';
 export { TUNNEL } from './defaults.ts';
 export {
   type Destination,
@@ -34,7 +34,6 @@ export {
   isRefusedDial,
   type NextHop,
   type ResumableTunnel,
-  Silence,
   type TunnelOutcome,
   type TunnelSide,
 } from './dial.ts';

@@ -1,5 +1,5 @@
-import type { Deadlines } from '../deadlines.ts';
-import { type Attached, type AttachRequest, DialAbort, type NextHop, Silence } from '../dial.ts';
+import { type Deadlines, Silence } from '../deadlines.ts';
+import { type Attached, type AttachRequest, DialAbort, type NextHop } from '../dial.ts';
 import { asDialError } from '../errors.ts';
 import { type Observation, observedAttach } from '../observe.ts';
 import type { AgentSession, AgentSessions } from './processes.ts';
