@@ -67,15 +67,6 @@ function meaningOf(code: number | undefined, { peer, far }: CarrierLink, cause?:
   return by && new PlaneEnded(`${peer} ended the tunnel: its log says why`, { by, cause });
 }
 
-/**
- * Returns what the loss of a link means for a tunnel whose other end is not at the other side: how a process between the two was lost says nothing
- * about it. Undefined for all other failures.
- */
-function ownLoss(failure: Error): SessionLost | undefined {
-  const lost = failure instanceof HungUp || failure instanceof LinkReset;
-  return lost ? new SessionLost(failure.message, { cause: failure }) : undefined;
-}
-
 function codeOfLoss(reason: SessionLost): number {
   if (reason instanceof HungUp) return HUNG_UP;
   return reason instanceof LinkReset ? RESET : WAY_LOST;
@@ -172,7 +163,11 @@ export class StreamEnd implements DestinationEnd, Carrier, StreamHandler {
 
   /** Returns what the end of the stream by a code or a reason means. Undefined: the other side went away. */
   #meaningOf(code: number, reason: Error | undefined): Error | undefined {
-    if (reason) return (this.halfAtPeer === false && ownLoss(reason)) || reason;
+    if (reason) {
+      // How a process between the tunnel's ends was lost says nothing about the other end.
+      const isBetween = this.halfAtPeer === false && (reason instanceof HungUp || reason instanceof LinkReset);
+      return isBetween ? new SessionLost(reason.message, { cause: reason }) : reason;
+    }
     const failure = failureOf(code);
     return meaningOf(code, this.#link, failure) ?? failure;
   }
