@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import type { GatewayPlace } from '@isthmus/flags';
 import { printable, Queue, type TlsSettings, unlessGivenUp, within } from '@isthmus/runtime';
+import type { ProgramLog } from '@isthmus/service';
 import { type CutMessage, connectSecurely, KeptLink, LinkClient, requestHoldLink, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
@@ -17,12 +18,6 @@ import {
 } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 
-/** What an operator reads of the gateways. */
-export interface GatewayLog {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-}
-
 export interface GatewaysOptions {
   /** By their names, the one to prefer first. */
   readonly places: ReadonlyMap<string, GatewayPlace>;
@@ -34,7 +29,8 @@ export interface GatewaysOptions {
   /** Answers gateways' questions for operators. */
   readonly answer: Ask;
   readonly events: PlaneEvents;
-  readonly log: GatewayLog;
+  /** What an operator reads of the gateways. */
+  readonly log: Pick<ProgramLog, 'info' | 'warn'>;
 }
 
 /**
@@ -56,7 +52,7 @@ export class Gateways {
   readonly #tries = new Set<Try>();
   /** Since when no gateway can be reached. Unset while one can. */
   #noneSince: number | undefined;
-  readonly #log: GatewayLog;
+  readonly #log: GatewaysOptions['log'];
 
   constructor(options: GatewaysOptions) {
     this.#log = options.log;
