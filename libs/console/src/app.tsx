@@ -15,12 +15,12 @@ import { TunnelsView } from './views/tunnels.tsx';
 import { WhyView } from './views/why.tsx';
 
 const VIEWS = {
-  plane: 'Plane',
-  dials: 'Dials',
-  tunnels: 'Tunnels',
-  why: 'Why',
-  time: 'Time',
-  actions: 'Actions',
+  plane: { title: 'Plane', View: PlaneView },
+  dials: { title: 'Dials', View: DialsView },
+  tunnels: { title: 'Tunnels', View: TunnelsView },
+  why: { title: 'Why', View: WhyView },
+  time: { title: 'Time', View: TimeView },
+  actions: { title: 'Actions', View: ActionsView },
 } as const;
 type ViewName = keyof typeof VIEWS;
 
@@ -33,20 +33,21 @@ export function App({ settings }: { readonly settings: Settings }) {
   const agents = useMemo(() => agentsOf(plane.sessions, plane.hubs, lostOf(plane, Role.ROLE_AGENT)), [plane]);
   const findings = useMemo(() => findingsOf(plane), [plane]);
   const view = isView(name) ? name : 'plane';
+  const { title, View } = VIEWS[view];
   const old = plane.fault !== '';
   const wrong = findings.length > 0 && !old ? sumOf(findings) : '';
   useEffect(() => {
     const alarm = old ? `does not answer${asOf(plane, ', as of ')}` : wrong;
     const begin = alarm === '' ? '' : `${alarm}: `;
-    document.title = `${begin}${VIEWS[view]}, ${shown(selfOf(plane)?.id ?? '')}: Isthmus`;
-  }, [view, plane, old, wrong]);
+    document.title = `${begin}${title}, ${shown(selfOf(plane)?.id ?? '')}: Isthmus`;
+  }, [title, plane, old, wrong]);
   const done = (result: string | undefined) => {
     ask(undefined);
     if (result === undefined) return;
     say(result);
     lookNow();
   };
-  const props = { plane, agents, findings, settings, ask };
+  const props = { plane, agents, findings, settings, ask, path };
   return (
     <>
       <header>
@@ -54,7 +55,7 @@ export function App({ settings }: { readonly settings: Settings }) {
         <nav aria-label="Views">
           {(Object.keys(VIEWS) as ViewName[]).map((each) => (
             <a key={each} href={`#/${each}`} aria-current={each === view ? 'page' : undefined}>
-              {VIEWS[each]}
+              {VIEWS[each].title}
             </a>
           ))}
         </nav>
@@ -70,12 +71,7 @@ export function App({ settings }: { readonly settings: Settings }) {
       </p>
       {old && <Hangs plane={plane} />}
       <main id="view" class={old ? 'old' : undefined}>
-        {view === 'plane' && <PlaneView {...props} path={path} />}
-        {view === 'dials' && <DialsView {...props} path={path} />}
-        {view === 'tunnels' && <TunnelsView {...props} path={path} />}
-        {view === 'why' && <WhyView {...props} path={path} />}
-        {view === 'time' && <TimeView {...props} />}
-        {view === 'actions' && <ActionsView {...props} path={path} />}
+        <View {...props} />
       </main>
       {action && <Confirm action={action} done={done} />}
     </>

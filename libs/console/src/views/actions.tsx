@@ -12,8 +12,8 @@ import { act, type Drained, type Quarantined, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
 /** What an operator does to the plane. Each action is audited by the member that does it. */
-export function ActionsView({ path, ...props }: ViewProps & { readonly path: readonly string[] }) {
-  const { plane, settings, ask } = props;
+export function ActionsView(props: ViewProps) {
+  const { plane, settings, ask, path } = props;
   const member = plane.members.find(({ id, self }) => (path[0] ? id === path[0] : self));
   return (
     <>

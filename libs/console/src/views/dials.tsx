@@ -28,7 +28,7 @@ import { AgentLink } from './agents.tsx';
 import type { ViewProps } from './view.ts';
 
 /** Dials as they happen, at all gateways. */
-export function DialsView({ plane, settings, path }: ViewProps & { readonly path: readonly string[] }) {
+export function DialsView({ plane, settings, path }: ViewProps) {
   const [filter, setFilter] = useState<Filter>(NO_FILTER);
   const [order, setOrder] = useState<Order>('newest');
   const [paused, pause] = useState(false);

@@ -12,7 +12,7 @@ import { LinkMap } from './link-map.tsx';
 import type { ViewProps } from './view.ts';
 
 /** Everything at once, what is wrong first: for a wall. */
-export function PlaneView({ plane, agents, findings, path }: ViewProps & { readonly path: readonly string[] }) {
+export function PlaneView({ plane, agents, findings, path }: ViewProps) {
   return (
     <>
       <Findings findings={findings} plane={plane} />

@@ -14,7 +14,7 @@ const SORTS = ['oldest', 'newest', 'most bytes'] as const;
 type Sort = (typeof SORTS)[number];
 
 /** The tunnels of all gateways, or of one: who, where to, through what, how much. */
-export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: readonly string[] }) {
+export function TunnelsView({ plane, ask, path }: ViewProps) {
   const [wanted = '', asked = ''] = path;
   const fronts = frontsOf(plane);
   const self = selfOf(plane);

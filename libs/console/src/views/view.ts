@@ -10,6 +10,8 @@ export interface ViewProps {
   /** What is wrong, failures first. */
   readonly findings: readonly Finding[];
   readonly settings: Settings;
+  /** What the page's address has behind the view. */
+  readonly path: readonly string[];
   /** Opens the dialog of an action. */
   readonly ask: (action: Action) => void;
 }

@@ -12,7 +12,7 @@ import { ExplainPicture } from './explain-picture.tsx';
 import type { ViewProps } from './view.ts';
 
 /** Why a dial goes where it goes, or nowhere; what is wrong with the plane. */
-export function WhyView({ plane, findings, path, settings }: ViewProps & { readonly path: readonly string[] }) {
+export function WhyView({ plane, findings, path, settings }: ViewProps) {
   const [destination = '', tenant = settings.tenant] = path;
   const [form, setForm] = useState<Asked>({ destination, tenant, caller: '' });
   const [asked, ask] = useState<Asked | undefined>(destination === '' ? undefined : form);
