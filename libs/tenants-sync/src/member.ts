@@ -18,7 +18,7 @@ export interface Connected {
 export interface PlaneSays {
   /** When the question was sent, by the steady clock. */
   readonly askedAt: number;
-  /** By tenant. */
+  /** By tenant's file: whoever claims a name that is another's learns nothing of it. */
   readonly connected: ReadonlyMap<string, Connected>;
   /** By tenant's file: what is wrong with it at members, and at which. */
   readonly faults: ReadonlyMap<string, string>;
@@ -39,7 +39,7 @@ interface Line {
     /** `FILE: ` and why a port that it names is not open. */
     readonly unopened?: readonly string[];
     readonly tenants?: readonly {
-      readonly name: string;
+      readonly file?: string;
       readonly agents?: number;
       readonly sessions?: number;
       readonly callers?: readonly string[];
@@ -68,15 +68,15 @@ export async function askMember({ address, tls }: MemberOptions): Promise<PlaneS
   }
 }
 
-/** Puts members' answers together: gateways know the sessions of all hubs, hubs their own. */
+/** Puts members' answers together, by tenant's file: gateways know the sessions of all hubs, hubs their own. */
 export function connectedIn(lines: readonly Line[]): Map<string, Connected> {
   const found = new Map<string, { -readonly [K in keyof Connected]: Connected[K] }>();
   const gateways = lines.some(({ member }) => member.roles.includes('gateway'));
   if (lines.every(({ answer }) => answer === undefined)) throw new Error('no member answered');
   for (const { member, answer } of lines) {
     const [gateway, hub] = [member.roles.includes('gateway'), member.roles.includes('hub')];
-    for (const { name, agents = 0, sessions = 0, callers = [] } of answer?.tenants ?? []) {
-      const known = found.get(name) ?? { agents: 0, sessions: 0, hubs: 0, callers: 0 };
+    for (const { file = '', agents = 0, sessions = 0, callers = [] } of answer?.tenants ?? []) {
+      const known = found.get(file) ?? { agents: 0, sessions: 0, hubs: 0, callers: 0 };
       if (gateway) {
         known.agents = Math.max(known.agents, agents);
         known.sessions = Math.max(known.sessions, sessions);
@@ -86,7 +86,7 @@ export function connectedIn(lines: readonly Line[]): Map<string, Connected> {
         known.sessions += sessions;
       }
       if (hub && sessions > 0) known.hubs++;
-      found.set(name, known);
+      found.set(file, known);
     }
   }
   return found;

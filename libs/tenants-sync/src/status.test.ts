@@ -119,6 +119,31 @@ describe('the writer of statuses', () => {
     assert.equal(await accepted(4, 2 * asked, 2 * asked + SYNC.inForceMs), 'Accepted InForce 4');
   });
 
+  it('says who is connected to the tenant of its own file, and to none that another file is', async () => {
+    const written = new Map<string, TenantStatus>();
+    const request = async ({ path, body }: { path: string; body: { status: TenantStatus } }) => {
+      written.set(path.split('/').at(-2) ?? '', body.status);
+      return { status: body.status };
+    };
+    const writer = new StatusWriter({
+      client: { request } as unknown as KubeClient,
+      ...{ known: () => ({ status: {}, version: '1' }), access: () => undefined, leads: () => true },
+      failed: (_name, error) => assert.fail(error),
+    });
+    const victim = { name: 'victim', file: 'acme.prod.yaml', agents: 3, sessions: 6, callers: ['a'] };
+    const answer = { tenants: [victim] };
+    const connected = connectedIn([{ member: { id: 'server', roles: ['gateway', 'hub'] }, answer }]);
+    const named = (name: string, fault?: string) =>
+      verdict({ source: { ...verdict().source, name }, tenant: 'victim', fault });
+    // One is refused by the sync, one only by members, because somebody else has written the file of the other tenant.
+    const verdicts = [named('prod'), named('spy', 'tenant: tenant victim is in acme.prod too'), named('late')];
+    await writer.write(verdicts, { askedAt: 100_000, connected, faults: new Map() }, new AbortController().signal);
+    assert.deepEqual(
+      ['prod', 'spy', 'late'].map((name) => written.get(name)?.agents),
+      [3, 0, 0],
+    );
+  });
+
   it('writes none more as soon as another sync leads', async () => {
     let leads = true;
     const written: string[] = [];
@@ -172,7 +197,11 @@ describe("members' answers", () => {
     ...tenants: [name: string, agents: number, sessions: number, callers?: string[]][]
   ) => ({
     member: { id: roles.join(), roles },
-    answer: { tenants: tenants.map(([name, agents, sessions, callers = []]) => ({ name, agents, sessions, callers })) },
+    answer: {
+      tenants: tenants.map(([name, agents, sessions, callers = []]) => ({
+        ...{ name, file: `${name}.yaml`, agents, sessions, callers },
+      })),
+    },
   });
 
   it('are one: a gateway knows all sessions, and a hub has its own', () => {
@@ -182,8 +211,8 @@ describe("members' answers", () => {
       line(['hub'], ['acme', 2, 2]),
       line(['hub'], ['acme', 2, 2], ['globex', 0, 0]),
     ]);
-    assert.deepEqual(found.get('acme'), { agents: 2, sessions: 4, hubs: 2, callers: 2 });
-    assert.deepEqual(found.get('globex'), { agents: 0, sessions: 0, hubs: 0, callers: 0 });
+    assert.deepEqual(found.get('acme.yaml'), { agents: 2, sessions: 4, hubs: 2, callers: 2 });
+    assert.deepEqual(found.get('globex.yaml'), { agents: 0, sessions: 0, hubs: 0, callers: 0 });
   });
 
   it('of hubs alone are added up', () => {
@@ -192,7 +221,7 @@ describe("members' answers", () => {
       line(['hub'], ['acme', 1, 1]),
       { member: { id: 'hub-3', roles: ['hub'] } },
     ]);
-    assert.deepEqual(found.get('acme'), { agents: 2, sessions: 2, hubs: 2, callers: 0 });
+    assert.deepEqual(found.get('acme.yaml'), { agents: 2, sessions: 2, hubs: 2, callers: 0 });
   });
 
   it('of nobody are none', () => {

@@ -147,10 +147,11 @@ export class StatusWriter {
       const told = known(name);
       if (!told) continue;
       const before = told.status;
+      const file = `${fileName(verdict.source)}${ENDING}`;
       const inForce = plane && plane.askedAt >= verdict.writtenAt + SYNC.inForceMs;
       const said = {
-        connected: plane && (plane.connected.get(verdict.tenant) ?? NOBODY),
-        fault: inForce ? (plane.faults.get(`${fileName(verdict.source)}${ENDING}`) ?? '') : undefined,
+        connected: plane && (plane.connected.get(file) ?? NOBODY),
+        fault: inForce ? (plane.faults.get(file) ?? '') : undefined,
         access: access(name),
       };
       const status = statusOf(verdict, said, before, now);
