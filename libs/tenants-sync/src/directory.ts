@@ -47,6 +47,7 @@ export class Directory {
   readonly #sizes = new Map<string, number>();
   /** The same by namespace. */
   readonly #taken = new Map<string, number>();
+  #removals = 0;
 
   /** @throws Error if it cannot be written */
   constructor(dir: string) {
@@ -62,18 +63,12 @@ export class Directory {
   #take(folder: string, bytes: number): void {
     countIn(this.#sizes, folder, bytes);
     countIn(this.#taken, namespaceOf(folder), bytes);
+    if (bytes < 0) this.#removals++;
   }
 
-  /**
-   * Takes room for what a tenant's file is to name. All folders of a namespace share one, also those that are old.
-   * @returns whether there is so much
-   */
-  reserve({ folder, files }: Pick<Composed, 'folder' | 'files'>): boolean {
-    if (this.#sizes.has(folder)) return true;
-    const bytes = [...files.values()].reduce((sum, { length }) => sum + onDisk(length), 0);
-    if ((this.#taken.get(namespaceOf(folder)) ?? 0) + bytes > SYNC.namespaceFilesBytes) return false;
-    this.#take(folder, bytes);
-    return true;
+  /** How often something was removed: then there may be a place for what had none. */
+  get removals(): number {
+    return this.#removals;
   }
 
   #makeFolder(): void {
@@ -119,6 +114,7 @@ export class Directory {
   /** Puts the files there that a tenant's file is to name, which changes no tenant yet. */
   stage({ folder, files }: Pick<Composed, 'folder' | 'files'>): void {
     const to = join(this.#dir, folder);
+    if (!this.#sizes.has(folder)) this.#take(folder, bytesOf(files));
     if (this.#isStaged({ folder, files })) return;
     const half = join(this.#dir, FILES, `${HALF}${folder.slice(FILES.length + 1)}`);
     rmSync(half, { recursive: true, force: true });
@@ -150,12 +146,19 @@ export class Directory {
     this.#written.set(base, lying);
   }
 
-  /** Why there may be no further tenant's file, if that is so: members read only the first ones. */
-  full(base: string): string | undefined {
-    if (this.#written.has(base)) return undefined;
-    const { namespaceTenants: most } = SYNC;
-    if ((this.#tenants.get(namespaceOf(base)) ?? 0) >= most) return `its namespace has ${most} tenants`;
-    return this.size < ADMISSION.tenantFiles ? undefined : `there are ${this.size} tenants, and members read no more`;
+  /**
+   * Why a tenant's file has no place, if that is so: members read only so many, and all folders of a namespace share one room, also those that
+   * are old.
+   */
+  full(base: string, { folder, files }: Pick<Composed, 'folder' | 'files'>): string | undefined {
+    const namespace = namespaceOf(base);
+    const { namespaceTenants: most, namespaceFilesBytes: bytes } = SYNC;
+    if (!this.#written.has(base)) {
+      if ((this.#tenants.get(namespace) ?? 0) >= most) return `its namespace has ${most} tenants`;
+      if (this.size >= ADMISSION.tenantFiles) return `there are ${this.size} tenants, and members read no more`;
+    }
+    if (this.#sizes.has(folder) || (this.#taken.get(namespace) ?? 0) + bytesOf(files) <= bytes) return undefined;
+    return `the files of all tenants of its namespace would take more than ${bytes} bytes, with those that were replaced lately`;
   }
 
   /** Writes a file so that nobody reads half of it. */
@@ -167,7 +170,9 @@ export class Directory {
 
   remove(base: string): void {
     rmSync(join(this.#dir, `${base}${ENDING}`), { force: true });
-    if (this.#written.delete(base)) countIn(this.#tenants, namespaceOf(base), -1);
+    if (!this.#written.delete(base)) return;
+    countIn(this.#tenants, namespaceOf(base), -1);
+    this.#removals++;
   }
 
   /**
@@ -206,6 +211,10 @@ export class Directory {
 /** @param name `NAMESPACE.NAME`, or `.files/NAMESPACE.NAME.DIGEST` */
 function namespaceOf(name: string): string {
   return basename(name).split('.', 1)[0] ?? '';
+}
+
+function bytesOf(files: Composed['files']): number {
+  return [...files.values()].reduce((sum, { length }) => sum + onDisk(length), 0);
 }
 
 /** What a file takes on a disk, or in memory, of so many bytes. */

@@ -132,6 +132,9 @@ async function bounded(t: TestContext, blocks = 3) {
   const keys = new Map<string, string>();
   const objects = new Map<string, Source>();
   const told: string[] = [];
+  /** Whose objects were asked for, and what is to happen when they are next. */
+  const asked: string[] = [];
+  const asking = new Map<string, () => void>();
   let now = 0;
   const start = async () => {
     const sync = new Sync({
@@ -140,7 +143,13 @@ async function bounded(t: TestContext, blocks = 3) {
         const key = keys.get(name);
         return key === undefined ? undefined : { values: new Map([['key', key]]), allows: [] };
       },
-      sources: (name) => [objects.get(name)].filter((each) => each !== undefined),
+      sources(name) {
+        asked.push(name);
+        const act = asking.get(name);
+        asking.delete(name);
+        act?.();
+        return [objects.get(name)].filter((each) => each !== undefined);
+      },
       graceMs: 0,
       changed: (name, verdict) => void told.push(`${name} ${verdict?.fault ?? ''}`.trim()),
       now: () => now,
@@ -150,7 +159,7 @@ async function bounded(t: TestContext, blocks = 3) {
   };
   let sync = await start();
   return {
-    ...{ dir, told },
+    ...{ dir, told, asked, asking },
     put(name: string, key = newKey(), more: object = {}) {
       const [namespace = '', object = ''] = name.split('/');
       const secretRef = { name: object, key: 'key' };
@@ -178,6 +187,64 @@ async function bounded(t: TestContext, blocks = 3) {
     files: () => readdirSync(dir).filter((name) => name.endsWith('.yaml')),
   };
 }
+
+test('what has no place keeps nobody from what it claims', async (t) => {
+  using _bounds = changed(SYNC, { namespaceTenants: 1 });
+  const { put, flush, faults } = await bounded(t);
+  put('evil/own');
+  await flush();
+  const key = put('evil/none');
+  await flush();
+  put('victim/prod', key);
+  for (let times = 0; times < 2; times++) await flush();
+  const { none, prod } = faults();
+  assert.match(`${none}`, /^its namespace has 1 tenants$/);
+  assert.equal(prod, undefined);
+});
+
+test('what gets no place any more, because others have it, keeps nobody from what it claims for longer', async (t) => {
+  const { put, flush, faults } = await bounded(t);
+  for (const name of ['one', 'three', 'two', 'zero']) put(`evil/${name}`);
+  const key = put('evil/zero');
+  put('victim/prod', key);
+  for (let times = 0; times < 2; times++) await flush();
+  const { zero, prod } = faults();
+  assert.match(`${zero}`, FULL);
+  assert.equal(prod, undefined);
+});
+
+test('what cannot be written, because another has what it claims, takes no room', async (t) => {
+  const { put, flush, faults } = await bounded(t);
+  const key = put('other/own');
+  await flush();
+  for (const name of ['a', 'b', 'c']) put(`acme/${name}`, key);
+  await flush();
+  put('acme/prod');
+  await flush();
+  assert.match(`${faults().a}`, /is in other\.own too/);
+  assert.equal(faults().prod, undefined);
+});
+
+test('what has no place is judged again only once something was removed', async (t) => {
+  const { put, flush, faults, remove, asked } = await bounded(t);
+  for (const name of ['a', 'b', 'c', 'd']) put(`acme/${name}`);
+  for (let times = 0; times < 2; times++) await flush();
+  assert.match(`${faults().d}`, FULL);
+  asked.length = 0;
+  await flush();
+  assert.deepEqual(asked, []);
+  remove('acme/a');
+  for (let times = 0; times < 4; times++) await flush(SYNC.oldFilesMs);
+  assert.equal(faults().d, undefined);
+});
+
+test('what goes while another is composed leaves no file', async (t) => {
+  const { put, flush, files, remove, asking } = await bounded(t);
+  for (const name of ['one', 'two']) put(`acme/${name}`);
+  asking.set('acme/two', () => remove('acme/one'));
+  for (let times = 0; times < 2; times++) await flush();
+  assert.deepEqual(files(), ['acme.two.yaml']);
+});
 
 function newKey(): string {
   const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });

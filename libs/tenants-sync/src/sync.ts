@@ -63,6 +63,10 @@ export class Sync {
   readonly #due = new Set<string>();
   /** By object: what is to be written. It stays here for as long as another has what it claims. */
   readonly #pending = new Map<string, Pending>();
+  /** What had no place in the directory. It waits until something is removed there. */
+  readonly #full = new Map<string, Pending>();
+  /** What was removed there when it was tried last. */
+  #removals = 0;
   readonly #verdicts = new Map<string, Verdict>();
   /** By object: the secrets and config maps that it names. */
   readonly #names = new Map<string, readonly string[]>();
@@ -98,6 +102,8 @@ export class Sync {
     const { sources, now, graceMs } = this.#options;
     const left = sources(name);
     this.#due.add(name);
+    // What was refused gets in force no more once the object says something else, or is gone.
+    this.#forget(name);
     if (left.some(({ kind }) => kind === this.#leaving.get(name)?.kind)) this.#leaving.delete(name);
     // A Tenant that only overrides a Cluster may go at once. A Cluster may not, though a Tenant of its name stays.
     if (!gone || this.#leaving.has(name) || (left.length > 0 && gone.kind === 'Tenant')) return;
@@ -127,7 +133,7 @@ export class Sync {
       }
     }
     const stays = this.#end();
-    if (this.#pending.size > 0) this.#write();
+    if (this.#pending.size > 0 || this.#full.size > 0) this.#write();
     for (const base of this.#options.directory.mend(this.#options.now())) this.#due.add(nameOf(base));
     if (stays) throw stays;
   }
@@ -138,8 +144,7 @@ export class Sync {
     const [first, ...more] = sources(name);
     const path = baseOf(name);
     const written = directory.text(path);
-    // What was refused gets in force no more once the object says something else, or is gone.
-    this.#pending.delete(name);
+    this.#forget(name);
     // A write has failed: what was written before is in force.
     if (written !== undefined && !this.#clashes.has(path))
       this.#clashes.take(path, candidate(path, await directory.read(written)).claimed);
@@ -156,16 +161,29 @@ export class Sync {
     const { claimed, problems, read } = candidate(path, file);
     const fault = foreignFile(file, result) ?? inFile(path, problems);
     if (fault !== '') return this.#judge(name, result, fault);
+    // It has changed meanwhile.
+    if (this.#due.has(name)) return;
     this.#pending.set(name, { name, path, claimed, read, composed: result, created: first.created });
+  }
+
+  #forget(name: string): void {
+    this.#pending.delete(name);
+    this.#full.delete(name);
   }
 
   /** Of two new files that claim the same, the one of the older object gets it. */
   #write(): void {
     const { directory } = this.#options;
+    if (directory.removals !== this.#removals) {
+      for (const [name, each] of this.#full) this.#pending.set(name, each);
+      this.#full.clear();
+      this.#removals = directory.removals;
+    }
     const rank = ({ path }: Pending) => (this.#clashes.has(path) ? 0 : 1);
+    // What has no place claims nothing.
     const pending = [...this.#pending.values()]
-      .sort((a, b) => rank(a) - rank(b) || a.created - b.created || (a.path < b.path ? -1 : 1))
-      .filter((each) => this.#hasRoom(each));
+      .filter((each) => !this.#isFull(each))
+      .sort((a, b) => rank(a) - rank(b) || a.created - b.created || (a.path < b.path ? -1 : 1));
     const refused = this.#clashes.settle(pending);
     for (const each of pending) {
       const { name, path, composed, read } = each;
@@ -175,10 +193,10 @@ export class Sync {
         this.#judge(name, composed, inFile(path, problems));
         continue;
       }
-      const full = directory.full(path);
-      if (full !== undefined) {
+      if (this.#isFull(each)) {
+        // One of these has taken the place. What the file in force claims is taken again at the next flush.
         this.#clashes.release(path);
-        this.#judge(name, composed, full);
+        this.#due.add(name);
         continue;
       }
       try {
@@ -193,12 +211,15 @@ export class Sync {
     }
   }
 
-  /** Whether what a tenant's file names fits into the directory. Otherwise it waits until older files are removed. */
-  #hasRoom({ name, composed }: Pending): boolean {
-    if (this.#options.directory.reserve(composed)) return true;
-    const most = `${SYNC.namespaceFilesBytes} bytes, with those that were replaced lately`;
-    this.#judge(name, composed, `the files of all tenants of its namespace would take more than ${most}`);
-    return false;
+  /** Whether the directory has no place for it. */
+  #isFull(pending: Pending): boolean {
+    const { name, path, composed } = pending;
+    const full = this.#options.directory.full(path, composed);
+    if (full === undefined) return false;
+    this.#forget(name);
+    this.#full.set(name, pending);
+    this.#judge(name, composed, full);
+    return true;
   }
 
   /** Ends tenants whose objects are gone, and whose grace is over. @returns why a file stays, which is tried again */
