@@ -299,13 +299,69 @@ test('what stands behind the head is the tunnel’s', () => {
   });
 });
 
-test('lines may all end with a line feed alone, as for Go’s servers', () => {
-  const text = 'CONNECT a:1 HTTP/1.1\nHost: a\n\nearly';
-  for (let step = 1; step <= text.length; step++) {
-    const { rest = '', ...wanted } = read(text, step) ?? {};
-    assert.deepEqual(wanted, { target: 'a:1', credentials: [] }, `${step} bytes at a time`);
-    assert.ok('early'.startsWith(rest));
+/** What comes behind a head: it may look like the end of one, or like another. */
+const EARLY = ['', 'early', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n', '\n\n', '\r\n\r\n', '\n', '\r\n', 'a\n\r\nb\n\nc'];
+
+/** What a caller at a door gets served, or is refused with, and its early bytes. It sends pieces that are read one by one. */
+function servedOf(pieces: readonly Buffer[]) {
+  const socket = new net.Socket();
+  const end = new SocketEnd(socket);
+  let seen: unknown;
+  let rest = '';
+  const accept = requests({
+    serve(_, head) {
+      seen = readConnect(head).target;
+      rest = head.rest.toString('latin1');
+    },
+    refuse: (_, error) => {
+      seen = (error as RequestRefused).status;
+    },
+    fault: (_, error) => assert.fail(error),
+  });
+  for (const [index, piece] of pieces.entries()) {
+    if (seen !== undefined) rest += piece.toString('latin1');
+    else if (index === 0) accept(end, piece);
+    else socket.emit('data', piece);
   }
+  socket.destroy();
+  return { seen, rest: typeof seen === 'number' ? '' : rest };
+}
+
+for (const [ends, head] of [
+  ['line feeds', 'CONNECT a:1 HTTP/1.1\nHost: a\n\n'],
+  ['line feeds, without fields', 'CONNECT a:1 HTTP/1.1\n\n'],
+  ['both', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n'],
+  ['line feeds, and the empty one both', 'CONNECT a:1 HTTP/1.1\nHost: a\n\r\n'],
+  ['both, and the empty one a line feed', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\n'],
+  ['now one, now the other', 'CONNECT a:1 HTTP/1.1\nHost: a\r\nX: b\nY: c\r\n\n'],
+] as const) {
+  test(`lines end as for Go’s servers, however they are cut: ${ends}`, () => {
+    for (const early of EARLY) {
+      const bytes = Buffer.from(head + early);
+      const wanted = { seen: 'a:1', rest: early };
+      for (let at = 1; at <= bytes.length; at++)
+        assert.deepEqual(servedOf([bytes.subarray(0, at), bytes.subarray(at)]), wanted, `cut at ${at}`);
+      assert.deepEqual(servedOf([...bytes].map((byte) => Buffer.of(byte))), wanted, 'byte by byte');
+    }
+  });
+}
+
+test('a head of line feeds ends where it ends, however much comes behind it', () => {
+  const early = `${'x'.repeat(TRANSPORT.requestHeadBytes)}\r\n\r\n`;
+  assert.equal(read(`CONNECT a:1 HTTP/1.1\n\n${early}`)?.rest, early);
+});
+
+test('a head is as long as it may be, or too long, however it is cut', () => {
+  for (const end of ['\n\n', '\n\r\n', '\r\n\n', '\r\n\r\n'])
+    for (const more of [0, 1]) {
+      const start = 'CONNECT a:1 HTTP/1.1\r\nX: ';
+      const filler = 'x'.repeat(TRANSPORT.requestHeadBytes - start.length + more);
+      const bytes = Buffer.from(`${start}${filler}${end}early`);
+      for (let at = bytes.length - 12; at <= bytes.length; at++) {
+        const { seen } = servedOf([bytes.subarray(0, at), bytes.subarray(at)]);
+        assert.equal(seen, more ? 431 : 'a:1', `${JSON.stringify(end)} cut at ${at}`);
+      }
+    }
 });
 
 test('a head without its end is no request yet', () => {
@@ -320,13 +376,14 @@ const refusals: [name: string, text: string, status: number, message: RegExp][] 
   ['a password without a version', 'CONNECT acme:secret@a:1\r\n\r\n', 400, /^(?!.*secret).*not an HTTP request/],
   ['no version', 'CONNECT a:1\r\n\r\n', 400, /not an HTTP request: "CONNECT a:1"/],
   ['two spaces', 'CONNECT  a:1 HTTP/1.1\r\n\r\n', 400, /not an HTTP request/],
-  ['a line that ends with a line feed alone', 'CONNECT a:1 HTTP/1.1\nHost: a\r\n\r\n', 400, /not an HTTP request/],
-  [
-    'a line feed within a value',
-    'CONNECT a:1 HTTP/1.1\r\nX: a\nY: b\r\n\r\n',
-    400,
-    /line 2 of the head is not a header field/,
-  ],
+  ['a carriage return alone', 'CONNECT a:1 HTTP/1.1\rHost: a\r\n\r\n', 400, /not an HTTP request/],
+  ['two carriage returns at a line', 'CONNECT a:1 HTTP/1.1\r\r\n\r\n', 400, /not an HTTP request/],
+  ['two carriage returns at a field', 'CONNECT a:1 HTTP/1.1\nX: a\r\r\n\n', 400, /line 2 of the head is not/],
+  ['two carriage returns as the empty line', 'CONNECT a:1 HTTP/1.1\n\r\r\n\n', 400, /line 2 of the head is not/],
+  ['a carriage return within a value', 'CONNECT a:1 HTTP/1.1\nX: a\rY: b\n\n', 400, /line 2 of the head is not/],
+  ['a line of spaces', 'CONNECT a:1 HTTP/1.1\nX: a\n \n\n', 400, /line 3 of the head is not/],
+  ['a NUL within a value', 'CONNECT a:1 HTTP/1.1\nX: a\0b\n\n', 400, /line 2 of the head is not/],
+  ['a password before a carriage return', 'CONNECT a:secret@a:1 HTTP/1.1\rx\n\n', 400, /^(?!.*secret)/],
   ['a space before the colon', 'CONNECT a:1 HTTP/1.1\r\nContent-Length : 0\r\n\r\n', 400, /not a header field/],
   ['a length in two numbers', 'CONNECT a:1 HTTP/1.1\r\nContent-Length: 0, 5\r\n\r\n', 400, /no body/],
   [

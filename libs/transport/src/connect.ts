@@ -47,9 +47,7 @@ export function readConnect({ method, target, fields, rest }: RequestHead): Conn
   if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
   const credentials: string[] = [];
   let traceparent: string | undefined;
-  let hosts = 0;
   for (const [name, value] of fields) {
-    if (name === 'host' && ++hosts > 1) throw new RequestRefused(400, 'there are several Host: send one');
     if (name === 'transfer-encoding' || (name === 'content-length' && !NO_LENGTH.test(value)))
       throw new RequestRefused(400, 'a CONNECT request has no body');
     if (name === 'proxy-authorization') credentials.push(value);

@@ -77,7 +77,26 @@ export class Lines {
   }
 }
 
-export const HEAD_END = '\r\n\r\n';
+/** The end of a head's last line, and the empty line behind it. */
+const HEAD_END = /\r?\n\r?\n/;
+
+/**
+ * Splits a head into its lines as Go's net/textproto does, since people's printf sends line feeds alone: a line ends at a line feed, without
+ * one carriage return before it, and the head ends with its first empty line. How it came in pieces changes nothing.
+ * @param bytes all that have come so far
+ * @param searched how many of them came before
+ * @param most how many it may have before its end
+ * @returns its lines without their ends, and the bytes that came behind it. Undefined while it is not complete, 'too long' if it never is
+ */
+function wholeHead(bytes: Buffer, searched: number, most: number): [string[], Buffer] | 'too long' | undefined {
+  const from = Math.max(0, searched - 3);
+  const end = HEAD_END.exec(bytes.toString('latin1', from));
+  // More bytes may show that the last three belong to its end.
+  const length = end ? from + end.index : bytes.length - 3;
+  if (length > most) return 'too long';
+  if (!end) return undefined;
+  return [bytes.toString('latin1', 0, length).split(/\r?\n/), bytes.subarray(length + end[0].length)];
+}
 
 /** A name without a space before the colon, a value without control characters, and no folding (RFC 9112 section 5). */
 const FIELD = /^([!#$%&'*+.^`|~\w-]+):([\t\x20-\x7e\x80-\xff]*)$/;
@@ -144,36 +163,30 @@ export function requestIn(bytes: Buffer, searched = 0): RequestHead | undefined 
   // TLS and noise never contain the end of a head. The bit makes a letter a small one.
   const first = (bytes[0] as number) | 0x20;
   if (first < LETTER_A || first > LETTER_Z) throw new RequestRefused(400, 'not an HTTP request');
-  const from = Math.max(0, searched - HEAD_END.length + 1);
-  let lineEnd = '\r\n';
-  let end = bytes.indexOf(HEAD_END, from);
-  // People's printf sends line feeds alone, and Go's servers read them.
-  if (end < 0) {
-    lineEnd = '\n';
-    end = bytes.indexOf('\n\n', from);
-  }
   const most = TRANSPORT.requestHeadBytes;
-  if ((end < 0 ? bytes.length - HEAD_END.length + 1 : end) > most)
-    throw new RequestRefused(431, `the request's head is longer than ${most} bytes`);
-  if (end < 0) return undefined;
-  const [requestLine = '', ...lines] = bytes.toString('latin1', 0, end).split(lineEnd);
+  const head = wholeHead(bytes, searched, most);
+  if (head === 'too long') throw new RequestRefused(431, `the request's head is longer than ${most} bytes`);
+  if (!head) return undefined;
+  const [[requestLine = '', ...lines], rest] = head;
   const [, method = '', target, version] = REQUEST_LINE.exec(requestLine) ?? [];
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
   if (version !== '1.1' && version !== '1.0')
     throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
   const fields: Field[] = [];
+  let hosts = 0;
   for (const line of lines) {
     const field = fieldOf(line);
     // A folded line, or one with a space before its colon, may hold a token.
     if (!field) throw new RequestRefused(400, `line ${fields.length + 2} of the head is not a header field`);
+    if (field[0] === 'host' && ++hosts > 1) throw new RequestRefused(400, 'there are several Host: send one');
     fields.push(field);
   }
-  return { method, target, fields, rest: bytes.subarray(end + 2 * lineEnd.length) };
+  return { method, target, fields, rest };
 }
 
-/** Without what may be a password: what stands before an @, or behind a line's end. Word by word: a search for each @ costs the square of a line. */
+/** Without what may be a password: what stands before an @, or behind a carriage return. Word by word: a search for each @ costs the square of a line. */
 function shown(line: string): string {
-  const [first = ''] = line.split(/[\r\n]/);
+  const [first = ''] = line.split('\r');
   const bare = (word: string) => (word.includes('@') ? `...${word.slice(word.lastIndexOf('@'))}` : word);
   return quoted(first.replace(/\S+/g, bare));
 }
@@ -196,20 +209,16 @@ function readHead(socket: Socket, timeout: number): Promise<string[]> {
     const close = () => fail(new Error('connection closed before an answer'));
     const read = () => {
       for (let chunk = socket.read() as Buffer | null; chunk !== null; chunk = socket.read() as Buffer | null) {
-        const searched = Math.max(0, pieces.length - HEAD_END.length + 1);
-        const seen = pieces.add(chunk);
-        const end = seen.indexOf(HEAD_END, searched);
-        const least = end < 0 ? seen.length - HEAD_END.length + 1 : end;
-        if (least > TRANSPORT.headBytes) {
-          fail(new Error(`answer's head is longer than ${TRANSPORT.headBytes} bytes`));
-          return;
-        }
-        if (end >= 0) {
-          const rest = seen.subarray(end + HEAD_END.length);
+        const { length } = pieces;
+        const head = wholeHead(pieces.add(chunk), length, TRANSPORT.headBytes);
+        if (head === undefined) continue;
+        if (head === 'too long') fail(new Error(`answer's head is longer than ${TRANSPORT.headBytes} bytes`));
+        else {
+          const [lines, rest] = head;
           if (rest.length > 0) socket.unshift(rest);
-          settle(() => resolve(seen.toString('latin1', 0, end).split('\r\n')));
-          return;
+          settle(() => resolve(lines));
         }
+        return;
       }
     };
     const timer = setTimeout(() => fail(new Error(`no answer in ${timeout} ms`)), timeout);

@@ -13,6 +13,7 @@ const REFUSED: readonly [name: string, request: string, answer: RegExp][] = [
   ['another protocol', upgrade(HELLO).replace('isthmus-link/1', 'websocket'), /^HTTP\/1\.1 404 /],
   ['a later protocol', upgrade(HELLO).replace('isthmus-link/1', 'isthmus-link/2'), /^HTTP\/1\.1 404 /],
   ['no id', upgrade({}), /^HTTP\/1\.1 400 .*agent%20id/s],
+  ['two Hosts', upgrade(HELLO).replace('\r\n', '\r\nHost: x\r\nHost: y\r\n'), /^HTTP\/1\.1 400 .*Host/s],
   ['an empty id', upgrade({ 'isthmus-agent': '' }), /^HTTP\/1\.1 400 /],
   ['two ids', upgrade(HELLO).replace('\r\n\r\n', '\r\nisthmus-agent: other\r\n\r\n'), /^HTTP\/1\.1 400 /],
   ['an id that is not encoded', upgrade({ 'isthmus-agent': '%zz' }), /^HTTP\/1\.1 400 /],

@@ -262,7 +262,7 @@ const LONG = 'y'.repeat(10_000);
 for (const [what, head, status, message] of [
   ['a bell', `${ASKS}isthmus-tenant: a\x07\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
   ['ESC', `${START}upgrade: \x1b]0;x\r\n\r\n`, 400, 'line 4 of the head is not a header field'],
-  ['a bare line feed', `${ASKS}x: a\nb\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
+  ['a bare line feed', `${ASKS}x: a\nb\r\n\r\n`, 400, 'line 7 of the head is not a header field'],
   ['NUL in its path', 'GET /\0 HTTP/1.1\r\n\r\n', 400, 'not an HTTP request: "GET /\\u0000 HTTP/1.1"'],
   ['NUL', `${ASKS}x: a\0\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
   ['a line without a colon', `${ASKS}x\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
