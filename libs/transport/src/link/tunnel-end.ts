@@ -139,6 +139,9 @@ export class StreamEnd implements DestinationEnd, Carrier, StreamHandler {
     stream.handler = half;
     for (let piece = this.#waiting?.shift(); piece; piece = this.#waiting?.shift()) half.onData(piece);
     if (this.#mark) half.onMark(this.#mark);
+    // This end stays for as long as its tunnel does.
+    this.#waiting = undefined;
+    this.#mark = undefined;
     if (stream.complete) half.onEnd();
     // If this end was not told yet, the half will be.
     if (this.#closed && stream.handler === half) half.onClose(stream.code, stream.reason);
@@ -185,6 +188,7 @@ export class StreamEnd implements DestinationEnd, Carrier, StreamHandler {
   use(user: EndUser): void {
     this.#user = user;
     if (this.#mark) this.onMark(this.#mark);
+    this.#mark = undefined;
     const came = this.#waiting || this.stream.complete || this.#closed;
     this.#flows = !came;
     if (came) queueMicrotask(() => this.resume());
