@@ -83,7 +83,7 @@ export class Waiting {
   /** Returns the next piece, or undefined if nothing waits. */
   shift(): Uint8Array | undefined {
     const piece = this.#pieces.shift();
-    if (this.#pieces.size === 0) this.#packing = new Packing();
+    if (piece && this.#pieces.size === 0) this.#packing = new Packing();
     this.length -= piece?.length ?? 0;
     return piece;
   }

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { compact, Packing } from './buffers.ts';
-import { bufferSizesFor, Memory, memory, memoryLimit, poolBytes } from './resources.ts';
+import { bufferSizesFor, Memory, memoryLimit, poolBytes } from './resources.ts';
 
 const MIB = 1024 * 1024;
 
@@ -88,14 +87,4 @@ test('what died young is collected each time that a sixteenth of what is left fo
   const memory = new Memory(used);
   for (let n = 0; n < 8; n++) memory.filled(MIB / 2);
   assert.equal(used.collections, 4);
-});
-
-test('copies that are kept count as filled too', (context) => {
-  const filled = context.mock.method(memory, 'filled');
-  compact(Buffer.alloc(65_536).subarray(0, 4096));
-  new Packing().begin(Buffer.alloc(100));
-  assert.deepEqual(
-    filled.mock.calls.map(({ arguments: [bytes] }) => bytes),
-    [4096, 256],
-  );
 });
