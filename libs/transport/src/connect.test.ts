@@ -532,3 +532,30 @@ test('a head of 32 KiB that arrives slowly has a place of its own, of which ther
   await refused;
   caller.end();
 });
+
+test('a defect while a long head is served costs neither its place nor a second answer', async () => {
+  using _ = changed(TRANSPORT, { longHeads: 1, requestHeadMs: 20 });
+  const refused: string[] = [];
+  const accept = requests({
+    serve: () => assert.fail('a defect'),
+    refuse(_, { message }) {
+      refused.push(message);
+      throw new Error('a defect of its refusal');
+    },
+    fault(_, error) {
+      throw error;
+    },
+  });
+  const begin = () => {
+    const socket = new net.Socket();
+    accept(new SocketEnd(socket), Buffer.from(`CONNECT a:1 HTTP/1.1\r\nX: ${'x'.repeat(20_000)}`));
+    return socket;
+  };
+  for (let n = 0; n < 2; n++) {
+    const socket = begin();
+    assert.throws(() => socket.emit('data', Buffer.from('\r\n\r\n')), /a defect of its refusal/);
+    socket.destroy();
+  }
+  await new Promise((resolve) => setTimeout(resolve, 3 * TRANSPORT.requestHeadMs));
+  assert.deepEqual(refused, ['a defect', 'a defect']);
+});

@@ -370,8 +370,13 @@ class UnfinishedRequest implements SocketUser, Due {
 
   onData(chunk: Buffer): void {
     const { length } = this.#pieces;
-    if (settle(this.#edge, this.#end, this.#pieces.add(chunk), length)) this.onClose();
-    else this.#checkLength();
+    let settled = true;
+    try {
+      settled = settle(this.#edge, this.#end, this.#pieces.add(chunk), length);
+    } finally {
+      if (settled) this.onClose();
+    }
+    if (!settled) this.#checkLength();
   }
 
   onEnd(): void {
