@@ -209,7 +209,8 @@ export class ApiServerAddresses {
             this.#fails(silent, 'silent');
           }
           trying.clear();
-          answers(host);
+          // Whether it leads back is for its probe to find out.
+          if (host.trouble !== 'leads-back') answers(host);
           reached({ socket, address: host.address.text, host });
         },
         failed: (error) => failed(error instanceof AggregateError ? error.errors[0] : error, first.address.text),

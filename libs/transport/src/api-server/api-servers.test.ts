@@ -537,6 +537,11 @@ describe('Addresses', () => {
     assert.match(failures[0]?.message ?? '', /^the connection came back: 127\.0\.0\.1:\d+ is the plane itself/);
     assert.equal(servers.addresses.fault(`127.0.0.1:${port}`), 'a connection there came back to the plane');
     await until(() => outcomes.length === 1 && servers.open('acme') === 0, { what: 'the end of both' });
+    // That something listens there is no news.
+    const { promise: stands, resolve: reached, reject: failed } = Promise.withResolvers<{ socket: Socket }>();
+    servers.addresses.connect([`127.0.0.1:${port}`], { reached, failed });
+    (await stands).socket.destroy();
+    assert.equal(servers.addresses.fault(`127.0.0.1:${port}`), 'a connection there came back to the plane');
   });
 
   test('get the header of the PROXY protocol where it is asked for', async () => {
