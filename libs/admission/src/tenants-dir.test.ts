@@ -65,6 +65,40 @@ test('tenants in force stay where others come that are too many, whatever their 
   assert.match(`${failures.at(-1)?.[0]?.problems[0]?.message}`, /^3 files: only 2 are read/);
 });
 
+test('a file that cannot be used gives its place to one that can', async (context) => {
+  using _most = changed(ADMISSION, { tenantFiles: 3 });
+  const { dir, failures, follow, write } = await directory(context);
+  await write('a-junk.yaml', 'tenant: [');
+  await mkdir(join(dir, 'a-folder.yaml'));
+  await write('beta.yaml', 'tenant: beta');
+  const { tenants, look } = await bound(follow());
+  const inForce = () => [...tenants.all].map(({ name }) => name).sort();
+  for (const name of ['gamma', 'zeta']) {
+    await write(`${name}.yaml`, `tenant: ${name}`);
+    await look();
+  }
+  assert.deepEqual(inForce(), ['beta', 'gamma', 'zeta']);
+  await write('acme.yaml', 'tenant: acme');
+  await look();
+  assert.deepEqual(inForce(), ['beta', 'gamma', 'zeta']);
+  const before = failures.length;
+  for (let times = 0; times < 3; times++) await look();
+  assert.equal(failures.length, before);
+});
+
+test('files that cannot be used do not take turns', async (context) => {
+  using _most = changed(ADMISSION, { tenantFiles: 2 });
+  const { failures, follow, write } = await directory(context);
+  await write('beta.yaml', 'tenant: beta');
+  await write('a-junk.yaml', 'tenant: [');
+  const { look } = await bound(follow());
+  await write('z-junk.yaml', 'tenant: [');
+  for (let times = 0; times < 2; times++) await look();
+  const before = failures.length;
+  for (let times = 0; times < 3; times++) await look();
+  assert.equal(failures.length, before);
+});
+
 test('a unix socket is of one tenant, however its path is written', async (context) => {
   const { dir, follow, write } = await directory(context);
   await write('acme.yaml', 'tenant: acme\ncallers: [{unixSocket: run/acme.sock}]');

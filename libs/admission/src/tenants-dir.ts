@@ -37,6 +37,8 @@ export class TenantsDir {
   readonly #credentials: CredentialCache;
   #files = new Map<string, Known>();
   #unreadable: FileProblems[] = [];
+  /** Files that could not be used when they were read, since there are too many. */
+  readonly #unusable = new Set<string>();
   /** What isthmus tenants sync says of its objects, if it writes this directory. */
   #synced: Content<ReadReport> | undefined;
   /** The problems that were reported last. */
@@ -119,8 +121,8 @@ export class TenantsDir {
     const unreadable: FileProblems[] = [];
     const excess = names.length - ADMISSION.tenantFiles;
     if (excess > 0) unreadable.push(problem(dir, `${names.length} files: only ${ADMISSION.tenantFiles} are read`));
-    // Whoever can add files takes no place of one that is in force.
-    const left = new Set(excess > 0 ? names.filter((name) => !this.#files.has(name)).slice(-excess) : []);
+    const left = excess > 0 ? this.#excess(names, excess) : new Set<string>();
+    if (excess <= 0) this.#unusable.clear();
     this.#stale = this.#deep && (await this.#credentials.stale());
     for (const [index, name] of names.filter((each) => !left.has(each)).entries()) {
       if (index % ADMISSION.tenantsATick === ADMISSION.tenantsATick - 1) await tick();
@@ -139,6 +141,23 @@ export class TenantsDir {
     this.#files = files;
     this.#unreadable = unreadable;
     return files.size === before.size && [...files].every(([name, known]) => before.get(name) === known);
+  }
+
+  /**
+   * The files that are not read. Whoever can add files takes no place of one that is in force, and one that cannot be used gives its place to
+   * one that has not been read. A process that starts knows neither: there the first by name are read.
+   */
+  #excess(names: readonly string[], excess: number): Set<string> {
+    const inForce = new Set(this.#files.keys());
+    const unread = this.#unreadable.filter(({ path }) => !inForce.has(path));
+    for (const { path, kept } of [...unread, ...this.tenants.problems]) {
+      if (kept !== undefined) continue;
+      inForce.delete(path);
+      this.#unusable.add(path);
+    }
+    const others = names.filter((name) => !inForce.has(name));
+    const isUsable = (name: string) => !this.#unusable.has(name);
+    return new Set([...others.filter(isUsable), ...others.filter((name) => !isUsable(name))].slice(-excess));
   }
 
   #readReport(): void {
