@@ -20,7 +20,7 @@ export const SYNC = {
   namespaceEntries: 10_000,
   /** How many tenants a namespace may have: half of what members read. */
   namespaceTenants: 5000,
-  /** What the files that tenants of one namespace name may take on the disk together: those of 2,500 tenants. The chart's directory has 128 MiB. */
+  /** What the files that tenants of one namespace name may take on the disk together: a file takes 4 KiB or more. The chart's directory has 128 MiB. */
   namespaceFilesBytes: 32 * 1024 * 1024,
   /** What the smallest file takes there. */
   blockBytes: 4096,

@@ -43,7 +43,7 @@ export class Directory {
   readonly #tenants = new Map<string, number>();
   /** Folders that no tenant's file names, and since when. */
   readonly #unnamed = new Map<string, number>();
-  /** By folder that is there, or is to be: what its files take on a disk. */
+  /** By folder that is there, or is to be: what its files take on a disk. The folder itself does not count. */
   readonly #sizes = new Map<string, number>();
   /** The same by namespace. */
   readonly #taken = new Map<string, number>();
@@ -57,7 +57,7 @@ export class Directory {
       for (const name of readdirSync(join(dir, below)))
         if (name.startsWith(HALF)) rmSync(join(dir, below, name), { recursive: true });
     for (const path of readdirSync(join(dir, FILES), { recursive: true }) as string[])
-      this.#take(join(FILES, path.split('/', 1)[0] ?? ''), onDisk(sizeOf(join(dir, FILES, path)) ?? 0));
+      if (dirname(path) !== '.') this.#take(join(FILES, dirname(path)), onDisk(sizeOf(join(dir, FILES, path)) ?? 0));
   }
 
   #take(folder: string, bytes: number): void {

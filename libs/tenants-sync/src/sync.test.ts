@@ -238,6 +238,16 @@ test('what has no place is judged again only once something was removed', async 
   assert.equal(faults().d, undefined);
 });
 
+test("a namespace's files take as much room after a restart as before", async (t) => {
+  const { put, flush, faults, restart } = await bounded(t);
+  for (const name of ['one', 'two']) put(`acme/${name}`);
+  await flush();
+  await restart();
+  put('acme/one');
+  await flush();
+  assert.deepEqual(faults(), { one: undefined, two: undefined });
+});
+
 test('what goes while another is composed leaves no file', async (t) => {
   const { put, flush, files, remove, asking } = await bounded(t);
   for (const name of ['one', 'two']) put(`acme/${name}`);
