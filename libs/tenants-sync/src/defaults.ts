@@ -4,6 +4,8 @@ export const SYNC = {
   gatherMs: 200,
   /** Tenants that are composed in one tick of the event loop. It takes 5 ms. */
   tenantsATick: 10,
+  /** Known tenants of one namespace that are composed before what has changed meanwhile is written. It takes 0.2 s. */
+  tenantsARound: 1000,
   /** An object that two complete lists lack, this far apart, is gone, although nobody has seen it deleted. */
   absentMs: 3_600_000,
   /** More writes than an etcd takes between two lists: a version that is further ahead is one of a restored etcd. */

@@ -69,8 +69,8 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
         sync.changed(name, gone);
         wake();
       },
-      changedValues(name) {
-        sync.changedValues(name);
+      changedValues(isChanged) {
+        sync.changedValues(isChanged);
         wake();
       },
       failed(what, error) {

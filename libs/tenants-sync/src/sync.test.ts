@@ -248,6 +248,21 @@ test("a namespace's files take as much room after a restart as before", async (t
   assert.deepEqual(faults(), { one: undefined, two: undefined });
 });
 
+test('what changes meanwhile is written before all that a namespace has due, and what is new at once', async (t) => {
+  using _round = changed(SYNC, { tenantsARound: 2 });
+  const { put, flush, told, asking } = await bounded(t, 32);
+  const names = ['a', 'b', 'c', 'd', 'e'].map((name) => `acme/${name}`);
+  for (const name of names) put(name);
+  put('other/prod');
+  await flush();
+  assert.equal(told.length, 6);
+  told.length = 0;
+  for (const name of names) put(name);
+  asking.set('acme/a', () => void put('other/prod'));
+  await flush();
+  assert.deepEqual(told, [...names.slice(0, 4), 'other/prod', 'acme/e']);
+});
+
 test('what goes while another is composed leaves no file', async (t) => {
   const { put, flush, files, remove, asking } = await bounded(t);
   for (const name of ['one', 'two']) put(`acme/${name}`);

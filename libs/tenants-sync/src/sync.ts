@@ -9,11 +9,13 @@ import {
   readTenantFile,
   type TenantSource,
 } from '@isthmus/admission';
+import { countIn } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { type Composed, compose, type Fault, type Profile, type Stores } from './compose.ts';
 import { SYNC } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import type { Source, SourceName } from './kinds.ts';
+import { namespaceOf } from './shares.ts';
 
 /** What became of an object. */
 export interface Verdict {
@@ -110,9 +112,9 @@ export class Sync {
     this.#leaving.set(name, { kind: gone.kind, at: now() + (gone.atOnce ? 0 : graceMs) });
   }
 
-  /** A secret or config map is new, has changed or is gone. */
-  changedValues(name: string): void {
-    for (const [object, names] of this.#names) if (names.includes(name)) this.#due.add(object);
+  /** Secrets or config maps are new, have changed or are gone. */
+  changedValues(isChanged: (name: string) => boolean): void {
+    for (const [object, names] of this.#names) if (names.some(isChanged)) this.#due.add(object);
   }
 
   /** Writes what has changed. Calls follow each other. */
@@ -122,20 +124,39 @@ export class Sync {
   }
 
   async #flush(): Promise<void> {
-    const due = [...this.#due];
-    this.#due.clear();
-    for (const [index, name] of due.entries()) {
-      if (index % SYNC.tenantsATick === SYNC.tenantsATick - 1) await tick();
-      try {
-        await this.#draft(name);
-      } catch (error) {
-        this.#fail(name, undefined, error);
+    const left = new Set(this.#due);
+    let stays: unknown;
+    do {
+      for (const [index, name] of this.#round().entries()) {
+        left.delete(name);
+        if (index % SYNC.tenantsATick === SYNC.tenantsATick - 1) await tick();
+        try {
+          await this.#draft(name);
+        } catch (error) {
+          this.#fail(name, undefined, error);
+        }
       }
-    }
-    const stays = this.#end();
-    if (this.#pending.size > 0 || this.#full.size > 0) this.#write();
+      stays = this.#end();
+      if (this.#pending.size > 0 || this.#full.size > 0) this.#write();
+    } while (left.size > 0);
     for (const base of this.#options.directory.mend(this.#options.now())) this.#due.add(nameOf(base));
     if (stays) throw stays;
+  }
+
+  /**
+   * Takes out what is due next. What has been judged before and keeps what it claims waits if its namespace has much of it: others' changes are
+   * written in between. All that is new is settled at once, by its age.
+   */
+  #round(): string[] {
+    const taken = new Map<string, number>();
+    const due = [...this.#due].filter((name) => {
+      const path = baseOf(name);
+      const isWritten = this.#options.directory.text(path) !== undefined;
+      if (!this.#verdicts.has(name) || this.#clashes.has(path) !== isWritten) return true;
+      return countIn(taken, namespaceOf(name), 1) <= SYNC.tenantsARound;
+    });
+    for (const name of due) this.#due.delete(name);
+    return due;
   }
 
   /** Composes an object, and says what is wrong with it or has it written. */

@@ -15,6 +15,8 @@ describe('what is watched', () => {
   let now: number;
   let gone: string[];
   let changedNames: string[];
+  /** Which secrets and config maps were said to be others than before. */
+  let lacked: ((name: string) => boolean)[];
   /** What was said last of each kind and namespace that has more than its share. */
   let shorts: Map<string, string | undefined>;
   let ended: PromiseWithResolvers<void>;
@@ -74,7 +76,9 @@ describe('what is watched', () => {
       ...{ client: { request, watch } as unknown as KubeClient, plane: 'isthmus', from, namespace: '', lying },
       agents: { namespace: '', serviceAccount: '', audience: '' },
       changed: (name, source) => void (source ? gone : changedNames).push(name),
-      changedValues() {},
+      changedValues(isNamed) {
+        lacked.push(isNamed);
+      },
       failed() {},
       short: (what, why) => void shorts.set(what, why),
       rolledBack() {},
@@ -84,7 +88,7 @@ describe('what is watched', () => {
 
   beforeEach(() => {
     [lists, deleted, ended, now, gone, opened] = [{}, [], Promise.withResolvers(), 0, [], 0];
-    [changedNames, shorts] = [[], new Map()];
+    [changedNames, shorts, lacked] = [[], new Map(), []];
     lists.tenants = { version: 100, items: [object('old', 10), object('new', 90)] };
     lists.secrets = { version: 100, items: [object('keys', 95)] };
     watching = begin();
@@ -160,6 +164,24 @@ describe('what is watched', () => {
     await until(() => gone.includes('full/a'), { deadline: 5000 });
     await again();
     assert.equal(watching.sources('full/new')[0]?.unkept, undefined);
+  });
+
+  it('has only those names judged again that a kind may lack which does not keep all', async () => {
+    using _bounds = changed(SYNC, { namespaceEntries: 2 });
+    await listed();
+    [changedNames, lacked] = [[], []];
+    const few = ['a', 'b', 'c'].map((name) => object(name, 11, 'full'));
+    lists.tenants = { version: 100, items: [object('old', 10), object('new', 90), ...few] };
+    const more = ['k1', 'k2'].map((name) => object(name, 96));
+    lists.secrets = { version: 100, items: [object('keys', 95), ...more] };
+    await again();
+    assert.deepEqual([...shorts.keys()].sort(), ['secrets in namespace acme', 'tenants in namespace full']);
+    assert.deepEqual(changedNames.sort(), ['full/a', 'full/b']);
+    const names = ['acme/none', 'acme/keys', 'other/none'];
+    assert.deepEqual(
+      names.map((name) => lacked.some((isLacked) => isLacked(name))),
+      [true, false, false],
+    );
   });
 
   it('does not have a Cluster in force alone while the Tenant that overrides it may have had no room', async () => {

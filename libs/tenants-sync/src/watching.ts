@@ -38,7 +38,8 @@ export interface WatchingOptions {
   /** The objects of files that lie here: they count as objects that were there. */
   readonly lying: readonly SourceName[];
   readonly changed: (name: string, gone?: Source) => void;
-  readonly changedValues: (name: string) => void;
+  /** Called with which secrets and config maps are others than before. */
+  readonly changedValues: (isChanged: (name: string) => boolean) => void;
   /** Called when a kind cannot be listed or watched, and without an error when it can again. */
   readonly failed: (what: string, error: Error | undefined) => void;
   /** Called when not all is kept of the objects of a kind in a namespace, and without a reason when all is again. */
@@ -77,7 +78,11 @@ export class Watching implements AsyncDisposable {
       const why = (namespace: string) =>
         `what ${kind.plural} of ${namespace} say has more than ${SYNC.namespaceBytes} characters, or they are more than ${SYNC.namespaceEntries}`;
       const keep = this.#keeper(kind);
-      const followed = this.#follow<SourceObject, Source>(kind.plural, path, { keep, changed, why });
+      const lacking = (isLacked: (name: string) => boolean) => {
+        for (const { known } of this.#sources.values())
+          for (const name of known.names) if (isLacked(name)) changed(name);
+      };
+      const followed = this.#follow<SourceObject, Source>(kind.plural, path, { keep, changed, why, lacking });
       this.#sources.set(kind.kind, followed);
       for (const each of lying)
         if (each.kind === kind.kind) followed.known.assume(objectName({ metadata: each }), goneOf(each));
@@ -152,15 +157,19 @@ export class Watching implements AsyncDisposable {
       store === 'config map' ? (['config map', 'configmaps'] as const) : (['secret', 'secrets'] as const);
     const most = `${SYNC.namespaceEntries} keys and allowed namespaces or ${SYNC.namespaceBytes} bytes`;
     const why = (namespace: string) => `what is labelled in ${namespace} has more than ${most}`;
-    const changed = (name: string) => this.#options.changedValues(name);
+    const lacking = this.#options.changedValues;
+    const changed = (name: string) => lacking((each) => each === name);
     const path = this.#pathOf('/api/v1', plural);
-    this.#values.set(store, this.#follow(what, path, { keep: valueKeeper(kind, keys), changed, why }, labelSelector));
+    this.#values.set(
+      store,
+      this.#follow(what, path, { keep: valueKeeper(kind, keys), changed, why, lacking }, labelSelector),
+    );
   }
 
   #follow<T extends KubeObject, K>(
     what: string,
     path: Parameters<typeof followObjects>[1]['path'],
-    { keep, changed, why }: Pick<KnownOptions<T, K>, 'keep' | 'changed'> & Pick<SharesOptions, 'why'>,
+    { keep, changed, why, lacking }: FollowOptions<T, K>,
     labelSelector?: string,
   ): Followed<T, K> {
     this.#unlisted.add(what);
@@ -169,8 +178,7 @@ export class Watching implements AsyncDisposable {
       why,
       short: (namespace, missing) => {
         short(`${what} in namespace ${namespace}`, missing);
-        for (const { known } of this.#sources.values())
-          for (const name of known.names) if (namespaceOf(name) === namespace) this.#options.changed(name);
+        lacking((name) => namespaceOf(name) === namespace && known.get(name) === undefined);
       },
     });
     const known = new KnownObjects<T, K>({
@@ -211,6 +219,11 @@ export class Watching implements AsyncDisposable {
     if (version === undefined) throw new NotServed(kind);
     return this.#pathOf(`/apis/${kind.group}/${version}`, kind.plural);
   }
+}
+
+interface FollowOptions<T, K> extends Pick<KnownOptions<T, K>, 'keep' | 'changed'>, Pick<SharesOptions, 'why'> {
+  /** Called with which names may be of objects that are not kept, when that changes. */
+  readonly lacking: (isLacked: (name: string) => boolean) => void;
 }
 
 /** The objects of a kind, of each namespace no more than its share. */
