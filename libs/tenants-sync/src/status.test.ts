@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { type KubeClient, KubeStatusError } from '@isthmus/kube';
 import { SYNC } from './defaults.ts';
 import { connectedIn, faultsIn } from './member.ts';
-import { StatusWriter, statusOf, type TenantStatus } from './status.ts';
+import { countedStatus, StatusWriter, statusOf, type TenantStatus } from './status.ts';
 import type { Verdict } from './sync.ts';
 
 const verdict = (more: Partial<Verdict> = {}): Verdict => ({
@@ -142,6 +142,27 @@ describe('the writer of statuses', () => {
       ['prod', 'spy', 'late'].map((name) => written.get(name)?.agents),
       [3, 0, 0],
     );
+  });
+
+  it('takes back what others wrote of it, where that is too long to count, and writes it once', async () => {
+    const conditions = [{ type: 'Connected', message: 'x'.repeat(SYNC.statusCharacters) }];
+    let status = { tenant: 'x'.repeat(1_000_000), agents: 7, conditions } as unknown as TenantStatus;
+    let writes = 0;
+    const request = async ({ body }: { body: { status: TenantStatus } }) => {
+      writes++;
+      const merged = Object.entries({ ...status, ...body.status }).filter(([, value]) => value !== null);
+      status = Object.fromEntries(merged);
+      return { status };
+    };
+    const writer = new StatusWriter({
+      client: { request } as unknown as KubeClient,
+      ...{ known: () => ({ status: countedStatus(status), version: '1' }), access: () => undefined, leads: () => true },
+      failed: (_name, error) => assert.fail(error),
+    });
+    const { signal } = new AbortController();
+    for (let times = 0; times < 2; times++)
+      await writer.write([verdict({ tenant: '', fault: 'x' })], undefined, signal);
+    assert.deepEqual([status.tenant, status.agents, writes], [undefined, undefined, 1]);
   });
 
   it('writes none more as soon as another sync leads', async () => {

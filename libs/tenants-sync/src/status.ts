@@ -29,6 +29,14 @@ export interface ToldStatus {
   readonly version: string;
 }
 
+/** Stands for a status that is too long. A merge patch takes back what is null, unless it is said anew; what it always says is not here. */
+const TAKEN_BACK = { tenant: null, agents: null, sessions: null, hubs: null, callers: null } as unknown as TenantStatus;
+
+/** What counts of a status, which others may write too: of one that is too long, nothing. */
+export function countedStatus(status: TenantStatus): TenantStatus {
+  return JSON.stringify(status).length > SYNC.statusCharacters ? TAKEN_BACK : status;
+}
+
 const GROUP = '/apis/isthmus.dev/v1alpha1';
 export const MANAGER = 'isthmus-tenants-sync';
 
@@ -181,7 +189,7 @@ export class StatusWriter {
       const call = { method: 'MERGE', path, query, body, signal } as const;
       const { status: kept = {} } = await this.#options.client.request<{ readonly status?: TenantStatus }>(call);
       if (isDeepStrictEqual(kept, status)) this.#written.delete(full);
-      else this.#written.set(full, { sent: status, kept });
+      else this.#written.set(full, { sent: status, kept: countedStatus(kept) });
     } catch (error) {
       // It was deleted or changed meanwhile. The next round knows.
       if (error instanceof KubeStatusError && (error.status === 404 || error.status === 409)) return;

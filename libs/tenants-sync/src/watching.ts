@@ -24,7 +24,7 @@ import {
 } from './kinds.ts';
 import { KnownObjects, type KnownOptions } from './objects.ts';
 import { namespaceOf, Shares, type SharesOptions } from './shares.ts';
-import type { ToldStatus } from './status.ts';
+import { countedStatus, type ToldStatus } from './status.ts';
 import { type Values, type ValuesObject, valueKeeper } from './values.ts';
 
 export interface WatchingOptions {
@@ -139,9 +139,8 @@ export class Watching implements AsyncDisposable {
       const isLarge = characters > SYNC.valueBytes;
       const fits = !isLarge && part.take(characters, 1);
       if (!fits && !part.take(0, 1) && !known) return undefined;
-      const told = JSON.stringify(status).length > SYNC.statusCharacters ? {} : status;
-      if (kind === TENANT)
-        this.#statuses.set(objectName(object), { status: told, version: metadata.resourceVersion ?? '' });
+      const version = metadata.resourceVersion ?? '';
+      if (kind === TENANT) this.#statuses.set(objectName(object), { status: countedStatus(status), version });
       if (fits) return kind === TENANT ? { ...whole, fields } : whole;
       const large = `it has ${characters} characters: at most ${SYNC.valueBytes} are read`;
       return { ...whole, fields: {}, unkept: isLarge ? large : `${part.short}` };

@@ -151,10 +151,13 @@ describe('A tenant whose objects change in unusual ways', { skip: noApiServer },
       await kube.apply(namespaceOf('status'), ...(await tenantWithCa('status', 'prod')));
       const long = { type: 'Long', status: 'True', reason: 'Long', message: 'x'.repeat(30_000) };
       const conditions = [{ ...long, lastTransitionTime: '2026-01-01T00:00:00Z' }];
-      const status = { tenant: 'x'.repeat(500_000), conditions };
-      const own = { ...tenantOf('status', 'prod', {}), spec: undefined, status };
       const flags = ['--server-side', '--force-conflicts', '--field-manager=other', '--subresource=status'];
-      await kube.kubectl(['apply', ...flags, '-f', '-'], JSON.stringify(own));
+      const say = (tenant: string) => {
+        const own = { ...tenantOf('status', 'prod', {}), spec: undefined, status: { tenant, conditions } };
+        return kube.kubectl(['apply', ...flags, '-f', '-'], JSON.stringify(own));
+      };
+      await assert.rejects(say('x'.repeat(500_000)), /status\.tenant: Too long/);
+      await say('x'.repeat(63));
       await startSync(scope, kube, { namespace: 'status', 'status-namespace': 'status' });
       const found = async () => JSON.parse(await kube.kubectl(['-n', 'status', 'get', 'tenant', 'prod', '-o', 'json']));
       const isTold = async () => {
