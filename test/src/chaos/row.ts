@@ -83,8 +83,8 @@ export interface Row<T extends Topology = Topology> {
   readonly dialBytes?: number;
   /** Long tunnels finish cleanly after a time between these milliseconds; if unset, they stay for the whole row. */
   readonly tunnelLife?: (short: boolean) => readonly [least: number, most: number];
-  /** Returns why the row cannot run here. */
-  readonly skip?: () => string | undefined;
+  /** Returns why the row cannot run here; false if it can. */
+  readonly skip?: () => string | false;
   topology(scope: Scope): Promise<T>;
   /** Resolves when the fault is over; the time until all is normal starts then. */
   inject(context: Context<T>): Promise<void>;

@@ -54,6 +54,6 @@ test(
       (await runApart(scope, does, await pathOf(scope, ...programs))).stdout;
     assert.match(await missing('sh', 'ip', 'sysctl'), /^network namespaces need .*unshare/);
     assert.match(await missing('sh', 'unshare', 'sysctl'), /^network namespaces need .*\bip\b/);
-    assert.equal(await missing('sh', 'unshare', 'ip'), 'undefined\n');
+    assert.equal(await missing('sh', 'unshare', 'ip'), 'false\n');
   }),
 );

@@ -10,13 +10,13 @@ const run = promisify(execFile);
 const NAMESPACES = '/run/netns';
 const PREFIX = 'isthmus-chaos-';
 
-/** Returns why processes cannot have their own networks here, tried with such settings; undefined if they can. */
-export function networksMissing(settings: readonly string[] = []): string | undefined {
+/** Returns why processes cannot have their own networks here, tried with such settings; false if they can. */
+export function networksMissing(settings: readonly string[] = []): string | false {
   if (process.platform !== 'linux') return 'network namespaces need Linux';
   if (process.getuid?.() !== 0) return 'network namespaces need root';
   const [program, ...args] = inOwn('true', settings);
   const { status, error, stderr } = spawnSync(program, args, { encoding: 'utf8' });
-  return status === 0 ? undefined : `network namespaces need more than this: ${error?.message ?? stderr.trim()}`;
+  return status !== 0 && `network namespaces need more than this: ${error?.message ?? stderr.trim()}`;
 }
 
 /** A command for sh, in a network of its own with such settings, as sysctl(8) takes them. */
@@ -130,9 +130,9 @@ export interface Path extends Pick<Wire, 'inside' | 'outside'> {
   set(both: { readonly up: Direction; readonly down: Direction }): Promise<void>;
 }
 
-/** Why there can be no paths here, or false if there can. */
+/** Returns why there can be no paths here; false if there can. */
 export function pathsMissing(): string | false {
-  return networksMissing() ?? (existsSync('/dev/net/tun') ? goMissing() : 'paths need /dev/net/tun');
+  return networksMissing() || (existsSync('/dev/net/tun') ? goMissing() : 'paths need /dev/net/tun');
 }
 
 /** Adds a path to a namespace: two TUN devices, and a program between them. @param index its number among the process' paths */

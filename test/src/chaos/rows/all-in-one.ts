@@ -9,10 +9,6 @@ const EACH_MS = 10_000;
 const SLACK_MS = 5000;
 const SHAPE = { servers: 3, agents: 4, goAgents: 2 };
 
-function skip(): string | undefined {
-  return goMissing() || undefined;
-}
-
 async function kill({ plane, strike, hold }: Context<Plane>, member: Member): Promise<void> {
   const gateway = plane.gateways.indexOf(member);
   const through = ({ hubId }: Carried) => hubId === member.id;
@@ -51,7 +47,7 @@ const killed: Row<Plane> = {
   fault: `${FAULT}: SIGKILL of each in turn`,
   holds: HOLDS,
   bounds: { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 3000 },
-  skip,
+  skip: goMissing,
   topology: (scope) => startPlane(scope, SHAPE),
   async inject(context) {
     for (const member of victims(context)) await kill(context, member);
@@ -85,7 +81,7 @@ const rolled: Row<Plane> = {
   holds: `${HOLDS}; 0 cut tunnels that could have finished`,
   bounds: {},
   tunnelLife: () => [1000, 6000],
-  skip,
+  skip: goMissing,
   topology: (scope) => startPlane(scope, { ...SHAPE, planeFlags: { 'graceful-shutdown-timeout': `${EACH_MS}ms` } }),
   async inject(context) {
     for (const member of victims(context)) {

@@ -53,7 +53,7 @@ function rowOf(protocol: Protocol, agent: Agent): Row<Plane> {
     holds:
       "other callers' dials unaffected, next dial within 100 ms, the dead caller's destination sockets end within 1 s",
     bounds: { dialMs: 1000 },
-    ...(go && { skip: () => goMissing() || undefined }),
+    ...(go && { skip: goMissing }),
     topology: (scope) => startPlane(scope, { servers: 1, agents: go ? 0 : 1, goAgents: go ? 1 : 0 }),
     inject: (context) => killCaller(context, protocol),
   };

@@ -29,7 +29,7 @@ const agentDescriptors: Row<Plane> = {
   fault: 'file descriptors of one of 4 agents exhausted',
   holds: 'no crash, 0 failed dials, recovers by itself',
   bounds: { dialMs: 1000 },
-  skip: () => prlimitMissing() || undefined,
+  skip: prlimitMissing,
   topology: (scope) => startPlane(scope, SHAPE),
   async inject({ plane, hold }) {
     const [agent] = plane.agents as [Member];
@@ -147,7 +147,7 @@ const serverDescriptors: Row<Plane & { readonly starved: Ways }> = {
   holds:
     'no crash; its callers are rejected at once, with the reason unless that needs a descriptor; its agents serve the other server; recovers by itself',
   bounds: { dialMs: 1000 },
-  skip: () => prlimitMissing() || undefined,
+  skip: prlimitMissing,
   topology: twoServersOneDoor,
   async inject(context) {
     const [server] = context.plane.gateways as [Member];

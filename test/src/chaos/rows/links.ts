@@ -123,7 +123,7 @@ const pathShrinks: Row<FarHub<Path>> = {
   fault: 'packets above 1,300 bytes vanish on all links of one hub for 12 s',
   holds: '0 failed dials; dials within 1 s; 0 cut tunnels; pauses of at most 3.5 s',
   bounds: { dialMs: 1000, pauseMs: 3500 },
-  skip: () => pathsMissing() || undefined,
+  skip: pathsMissing,
   topology: (scope) => farHub(scope, (far, link) => pathTo(scope, far, link === 'peer' ? 0 : 1)),
   // Bytes that fill packets, as those of an API server's watch or of `kubectl logs`. A caller waits for them for six seconds.
   dialsPerSecond: 40,

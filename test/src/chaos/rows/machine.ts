@@ -47,7 +47,7 @@ const fullDisk: Row<Disk> = {
   holds:
     'no crash, 0 failed dials; logs resume by themselves and say how many lines were lost; no audit record is lost',
   bounds: { dialMs: 1000 },
-  skip: () => (process.getuid?.() === 0 ? undefined : 'only root may mount a small file system'),
+  skip: () => process.getuid?.() !== 0 && 'only root may mount a small file system',
   topology: loggingToDisk,
   async inject({ plane: { disk, gateways: servers, agents }, hold, measure }) {
     await until(async () => (await statfs(disk)).bfree === 0, { what: 'a full disk' });
@@ -131,7 +131,7 @@ const clockJumps: Row<Clocks> = {
   fault: 'wall clocks +1 h, then -1 h, of some the other way; a server restarted with an earlier clock',
   holds: 'no crash, 0 failed dials, no session lost, recovers by itself',
   bounds: { dialMs: 1000 },
-  skip: () => (existsSync(LIBRARY) ? undefined : 'libfaketime is not installed'),
+  skip: () => !existsSync(LIBRARY) && 'libfaketime is not installed',
   topology: movableClocks,
   inject: jumpAndKill,
 };
