@@ -1,5 +1,5 @@
 // npm run bench: measures what a plane carries and what it costs, compared to relays and to no plane at all, in one run.
-import { chosen, commandLine, conclude, interrupted, misused, say } from '../rig/command.ts';
+import { chosen, commandLine, conclude, interrupted, misused, NAMES, say } from '../rig/command.ts';
 import { aligned } from '../rig/figures.ts';
 import { apart, pathsMissing } from '../rig/network.ts';
 import { madeHere } from '../rig/page.ts';
@@ -12,14 +12,13 @@ import { figureTable, writePage } from './tables.ts';
 /** Long enough to see that a work runs, too short for a figure. */
 const SHORT = { windowMs: 200, pace: 0.1 };
 
-const names = { type: 'string', multiple: true, default: [] as string[], value: 'NAME' } as const;
 const path = { type: 'string', value: 'PATH' } as const;
 
 const { values, positionals } = commandLine(
   'bench',
   {
-    line: { ...names, says: 'only this line, or the lines whose names begin with NAME; may be repeated' },
-    front: { ...names, says: 'only this column; may be repeated' },
+    line: { ...NAMES, says: 'only this line, or the lines whose names begin with NAME; may be repeated' },
+    front: { ...NAMES, says: 'only this column; may be repeated' },
     repeat: { type: 'string', default: '1', value: 'N', says: 'measure N rounds and show their medians (default 1)' },
     seconds: { type: 'string', default: '3', value: 'N', says: 'length of each measurement (default 3)' },
     json: { type: 'string', value: 'FILE', says: 'write all figures to FILE' },

@@ -1,5 +1,5 @@
 // npm run chaos: injects one fault at a time into real processes under load.
-import { chosen, commandLine, conclude, interrupted, say } from '../rig/command.ts';
+import { chosen, commandLine, conclude, interrupted, NAMES, say } from '../rig/command.ts';
 import { apart } from '../rig/network.ts';
 import { table, writePage } from './report.ts';
 import { EACH_KIND, ROWS } from './rows/index.ts';
@@ -9,13 +9,7 @@ const { values } = commandLine(
   'chaos',
   {
     list: { type: 'boolean', says: 'the rows, and what must hold in each' },
-    row: {
-      type: 'string',
-      multiple: true,
-      default: [] as string[],
-      value: 'NAME',
-      says: 'only this row; may be repeated',
-    },
+    row: { ...NAMES, says: 'only this row; may be repeated' },
     'each-kind': { type: 'boolean', says: 'one row of each kind of fault' },
     short: { type: 'boolean', default: false, says: 'short phases; judges counts, not times' },
     rate: {

@@ -8,6 +8,9 @@ type Options = {
   };
 };
 
+/** An option that chooses among things by their names. */
+export const NAMES = { type: 'string', multiple: true, default: [] as string[], value: 'NAME' } as const;
+
 export function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }

@@ -1,7 +1,7 @@
 // npm run scale: measures how the plane copes with thousands of agents. Prints tables, and every check that fails.
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import { Scope } from '../harness/scope.ts';
-import { chosen, commandLine, conclude, misused } from '../rig/command.ts';
+import { chosen, commandLine, conclude, misused, NAMES } from '../rig/command.ts';
 import { check, type Findings } from './findings.ts';
 import { dials } from './phases/dials.ts';
 import { known, memory } from './phases/growth.ts';
@@ -41,13 +41,7 @@ const { values } = commandLine(
       default: false,
       says: `${SHORT_AGENTS} agents and short measurements, in less than a minute; judges counts, not times`,
     },
-    phase: {
-      type: 'string',
-      multiple: true,
-      default: [] as string[],
-      value: 'NAME',
-      says: 'only this phase; may be repeated',
-    },
+    phase: { ...NAMES, says: 'only this phase; may be repeated' },
     tenants: { type: 'string', value: 'N', says: 'another run: a plane for so many tenants, with two agents each' },
   },
   `A run without options writes its figures into docs/LIMITS.md, one with --tenants ${TENANTS} into docs/TENANTS.md. Phases:
