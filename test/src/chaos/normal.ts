@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Load } from '../rig/calling.ts';
 import { clock } from '../rig/clock.ts';
 import { quantile } from '../rig/figures.ts';
+import type { DialRecord } from '../rig/load/messages.ts';
 import type { Topology } from '../rig/plane.ts';
 
 const LOOK_EVERY = 200;
@@ -10,6 +11,12 @@ const WINDOW = 1000;
 const GIVE_UP = 60_000;
 /** Up to this many milliseconds, a slower dial is only the noise of the machine. */
 const LEAST_SLOW = 50;
+
+/** What the slowest of a hundred dials took, in milliseconds. */
+export function p99(dials: readonly DialRecord[]): number {
+  const took = dials.map(({ ms }) => ms);
+  return quantile(took, 0.99);
+}
 
 export interface Normal {
   /** From the end of the fault to the first second in which all was normal; undefined if it never was. */
@@ -56,10 +63,7 @@ function lackingIn({ dials, moving, settings }: Load, now: number, { answered, s
   if (recent.length < answered) return `${recent.length} dials were answered in the last second`;
   const failed = recent.filter(({ outcome }) => outcome !== 'ok');
   if (failed.length > 0) return `${failed.length} dials failed: ${failed[0]?.error}`;
-  const p99 = quantile(
-    recent.map(({ ms }) => ms),
-    0.99,
-  );
-  if (p99 > slow) return `dials take ${Math.round(p99)} ms (p99)`;
+  const slowest = p99(recent);
+  if (slowest > slow) return `dials take ${Math.round(slowest)} ms (p99)`;
   return moving < settings.tunnels ? `${moving} of ${settings.tunnels} tunnels carry bytes` : undefined;
 }

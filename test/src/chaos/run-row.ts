@@ -4,11 +4,10 @@ import { Scope } from '../harness/index.ts';
 import { Load } from '../rig/calling.ts';
 import { listening } from '../rig/child.ts';
 import { clock } from '../rig/clock.ts';
-import { quantile } from '../rig/figures.ts';
 import type { DestinationState } from '../rig/load/destination.ts';
 import { type Topology, whole } from '../rig/plane.ts';
 import { type Figures, judge } from './figures.ts';
-import { normalAgain } from './normal.ts';
+import { normalAgain, p99 } from './normal.ts';
 import type { Context, Measure, Row, Strike } from './row.ts';
 
 export const DIALS_PER_SECOND = 200;
@@ -112,10 +111,7 @@ async function baseline(load: Load, ms: number): Promise<number> {
   const dials = load.dials.filter(({ at }) => at >= from);
   const failed = dials.find(({ outcome }) => outcome !== 'ok');
   if (failed) throw new Error(`a dial failed before the fault: ${failed.error}`);
-  return quantile(
-    dials.map(({ ms }) => ms),
-    0.99,
-  );
+  return p99(dials);
 }
 
 /** What a row reports about its fault. */
