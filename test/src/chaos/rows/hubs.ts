@@ -88,23 +88,16 @@ async function allLose({ gateways, hubs, agents }: Plane, hub: Member, sessions:
 
 /** Checks that nothing the hub held before is dialled again: its agents come back in new sessions. */
 async function fenced({ plane }: Context<Plane>, hub: Member, before: ReadonlySet<string>): Promise<void> {
+  let breach: string | undefined;
   const back = async () => {
     for (const gateway of plane.gateways) {
       const used = (await gateway.tunnels()).find(({ sessionId }) => before.has(sessionId));
-      if (used) throw new Fence(`${gateway.id} dialled ${used.destination} through ${used.sessionId}, which was lost`);
+      if (used) breach = `${gateway.id} dialled ${used.destination} through ${used.sessionId}, which was lost`;
     }
     const held = (await hub.sessions()).map(({ sessionId }) => sessionId);
-    return held.length > 0 && held.every((sessionId) => !before.has(sessionId));
+    return !breach && held.length > 0 && held.every((sessionId) => !before.has(sessionId));
   };
-  let breach: Fence | undefined;
-  const watched = () =>
-    back().catch((error: Error) => {
-      if (error instanceof Fence) breach = error;
-      return false;
-    });
-  await until(watched, { what: `new sessions at ${hub.id}`, hopeless: () => breach?.message });
+  await until(back, { what: `new sessions at ${hub.id}`, hopeless: () => breach });
 }
-
-class Fence extends Error {}
 
 export const hubRows: readonly Row<Plane>[] = [killed, killedInTurn, stopped];
