@@ -87,49 +87,45 @@ export class Fleet implements AsyncDisposable {
 
   /** Waits until every agent holds all sessions that it should. */
   async complete(): Promise<void> {
-    let last: Coverage | undefined;
-    const complete = async () => {
-      last = await this.coverage();
+    const what = ({ covered }: Coverage) =>
+      `all sessions of ${this.#size} agents (${covered} have theirs; ${this.#failed()})`;
+    await this.#until(({ agents, covered }) => {
       const running = this.#size - this.#stopped;
-      return last.agents === running && last.covered === running;
-    };
-    const what = () => `all sessions of ${this.#size} agents (${last?.covered} have theirs; ${this.#failed()})`;
-    await until(complete, { deadline: this.deadline, every: LOOK_EVERY, what, hopeless: () => this.#lost() });
+      return agents === running && covered === running;
+    }, what);
   }
 
   /** Waits until no session has opened for a while. */
   async settled(): Promise<void> {
     let opened = -1;
-    const calm = async () => {
+    const calm = () => {
       const before = opened;
-      await this.coverage();
       opened = this.opened.length;
       return opened === before;
     };
-    await until(calm, {
-      deadline: this.deadline,
-      every: CALM,
-      what: 'a fleet at rest',
-      hopeless: () => this.#lost(),
-    });
+    await this.#until(calm, () => 'a fleet at rest', CALM);
   }
 
   /** Waits until this many sessions have opened since the fleet started. */
   async hasOpened(count: number): Promise<void> {
-    const enough = async () => {
-      await this.coverage();
-      return this.opened.length >= count;
-    };
-    await until(enough, {
-      deadline: this.deadline,
-      every: LOOK_EVERY,
-      hopeless: () => this.#lost(),
-      what: () => `${count} sessions (${this.opened.length} came up; ${this.#failed()})`,
-    });
+    const what = () => `${count} sessions (${this.opened.length} came up; ${this.#failed()})`;
+    await this.#until(() => this.opened.length >= count, what);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#workers.map((worker) => worker[Symbol.asyncDispose]()));
+  }
+
+  /** Asks the fleet until something holds. */
+  async #until(holds: (now: Coverage) => boolean, what: (last: Coverage) => string, every = LOOK_EVERY): Promise<void> {
+    let last: Coverage = { agents: 0, covered: 0, sessions: new Map() };
+    const looked = async () => {
+      last = await this.coverage();
+      return holds(last);
+    };
+    const hopeless = () =>
+      this.#workers.every(({ running }) => running) ? undefined : 'a process of the fleet has ended';
+    await until(looked, { deadline: this.deadline, every, what: () => what(last), hopeless });
   }
 
   async #report(worker: Child): Promise<WorkerReport> {
@@ -138,10 +134,6 @@ export class Fleet implements AsyncDisposable {
     add(this.failures, report.failures);
     add(this.losses, report.losses);
     return report;
-  }
-
-  #lost(): string | undefined {
-    return this.#workers.every(({ running }) => running) ? undefined : 'a process of the fleet has ended';
   }
 
   #failed(): string {
