@@ -8,7 +8,7 @@ import { known, memory } from './phases/growth.ts';
 import { death, herd } from './phases/losses.ts';
 import type { Phase, Sizes } from './phases/phase.ts';
 import { rest } from './phases/rest.ts';
-import { print, write } from './report.ts';
+import { print, timed, write } from './report.ts';
 import { Stage } from './stage.ts';
 import { tenantsRun } from './tenants/index.ts';
 
@@ -67,10 +67,8 @@ async function measured(sizes: Sizes, phases: readonly Phase[]): Promise<Finding
   const plane = new CurrentPlane();
   try {
     for (const phase of phases) {
-      const start = performance.now();
-      process.stderr.write(`${phase.name}: ${phase.what} ... `);
-      findings.push(await outcome(phase, () => plane.run(phase, sizes)));
-      process.stderr.write(`${((performance.now() - start) / 1000).toFixed(1)} s\n`);
+      const run = () => outcome(phase, () => plane.run(phase, sizes));
+      findings.push(await timed(`${phase.name}: ${phase.what}`, run));
     }
   } finally {
     await plane.end();
@@ -118,20 +116,15 @@ async function runPhases(): Promise<void> {
   const phases = chosen(PHASES, values.phase);
   const findings = await measured(sizesOf(agents), phases);
   if (!short && phases === PHASES && agents === AGENTS) write(findings);
-  conclude(...print(findings, short, out));
+  conclude(...print(findings, short));
 }
 
 async function runTenants(): Promise<void> {
   // Twenty tenants have callers.
   const tenants = numberOf('tenants', 20, TENANTS);
-  const log = (text: string) => void process.stderr.write(text);
-  const findings = await tenantsRun({ tenants, ...(short ? SHORT_TENANTS : LONG_TENANTS) }, log);
+  const findings = await tenantsRun({ tenants, ...(short ? SHORT_TENANTS : LONG_TENANTS) });
   if (!short && tenants === TENANTS) write([findings], 'docs/TENANTS.md', `npm run scale -- --tenants ${TENANTS}`);
-  conclude(...print([findings], short, out));
-}
-
-function out(text: string): void {
-  process.stdout.write(text);
+  conclude(...print([findings], short));
 }
 
 const missing = redisMissing();

@@ -2,13 +2,22 @@ import { totalmem } from 'node:os';
 import { markdownTable, writtenBy } from '../harness/docs-page.ts';
 import { aligned } from '../rig/figures.ts';
 import { madeHere, madeWith } from '../rig/page.ts';
-import { type Check, type Findings, merged, mib } from './findings.ts';
+import { type Check, type Findings, merged, mib, seconds } from './findings.ts';
+
+/** Does something, and says on stderr what it is and how long it took. */
+export async function timed<T>(what: string, act: () => Promise<T>): Promise<T> {
+  const start = performance.now();
+  process.stderr.write(`${what} ... `);
+  const result = await act();
+  process.stderr.write(`${seconds(performance.now() - start)}\n`);
+  return result;
+}
 
 /** Prints tables and checks that do not hold. A short run leaves out checks of time. @returns how many held, and how many did not */
 export function print(
   all: readonly Findings[],
   short: boolean,
-  out: (text: string) => void,
+  out: (text: string) => unknown = (text) => process.stdout.write(text),
 ): [passed: number, failed: number] {
   const { tables, checks: found } = merged(all);
   const checks = found.filter(({ timed }) => !(short && timed));

@@ -3,6 +3,7 @@ import { until } from '@isthmus/runtime/testing';
 import type { Member } from '../../harness/member.ts';
 import { Scope } from '../../harness/scope.ts';
 import { check, type Findings, kib, mib, millis, seconds, timedCheck, whole } from '../findings.ts';
+import { timed } from '../report.ts';
 import { Stage } from '../stage.ts';
 import { addTenants, CALLERS, type DialResults, dialFor } from './callers.ts';
 import { Hosting } from './hosted.ts';
@@ -35,13 +36,10 @@ export interface TenantsRun {
 }
 
 /** Runs a plane for many tenants. */
-export async function tenantsRun(
-  { tenants, dialMs, restMs }: TenantsRun,
-  log: (text: string) => void,
-): Promise<Findings> {
+export async function tenantsRun({ tenants, dialMs, restMs }: TenantsRun): Promise<Findings> {
   await using scope = new Scope();
   const hosting = await Hosting.create(scope);
-  const stage = await timed(log, 'a plane without tenants', () =>
+  const stage = await timed('a plane without tenants', () =>
     Stage.start(scope, { hubs: HUBS, rebalanceTime: REBALANCE, hosting }),
   );
   const { hubs, gateways } = stage;
@@ -51,32 +49,32 @@ export async function tenantsRun(
     await hosting.grow(size, AGENTS_EACH);
     await inForce(stage, size);
   };
-  await timed(log, `the first ${first} tenants' certificates and files`, () => grow(first));
+  await timed(`the first ${first} tenants' certificates and files`, () => grow(first));
   const firstFiles = await stage.memory();
-  await timed(log, `${tenants} tenants' certificates and files`, () => grow(tenants));
+  await timed(`${tenants} tenants' certificates and files`, () => grow(tenants));
   const files = await stage.memory();
   const populate = (agents: number) =>
-    stage.used(() => timed(log, `${agents} agents connect`, () => stage.populate(agents)));
+    stage.used(() => timed(`${agents} agents connect`, () => stage.populate(agents)));
   const { ms: firstPopulated } = await populate(first * AGENTS_EACH);
   const firstSessions = await stage.memory();
-  const restBefore = await timed(log, 'the plane at rest with them', () => rested(stage, restMs));
+  const restBefore = await timed('the plane at rest with them', () => rested(stage, restMs));
   const { ms: laterPopulated, cpu: populating } = await populate(hosting.members.length);
   const sessions = hosting.members.length * hubs.length;
   const later = sessions - first * AGENTS_EACH * hubs.length;
-  const full = await timed(log, 'memory', () => stage.memory());
-  const rest = await timed(log, 'the plane at rest', () => rested(stage, restMs));
+  const full = await timed('memory', () => stage.memory());
+  const rest = await timed('the plane at rest', () => rested(stage, restMs));
   // What rest took meanwhile grew with the sessions.
   const restMeanwhile = ((restBefore.hub + rest.hub) / 2) * hubs.length * (laterPopulated / 1000);
   const acceptCpu = (populating.hubs - restMeanwhile) / later;
 
   const { result: dials, cpu: dialling } = await stage.used(() =>
-    timed(log, `${CALLERS} callers dial`, () => dialFor(stage, hosting, dialMs)),
+    timed(`${CALLERS} callers dial`, () => dialFor(stage, hosting, dialMs)),
   );
-  const restAfter = await timed(log, 'the plane at rest again', () => rested(stage, restMs));
+  const restAfter = await timed('the plane at rest again', () => rested(stage, restMs));
   const [hubRest, gatewayRest] = [(rest.hub + restAfter.hub) / 2, (rest.gateway + restAfter.gateway) / 2];
   const idle = (hubRest * hubs.length + gatewayRest * gateways.length) * (dialMs / 1000);
   const dialCpu = (dialling.gateways + dialling.hubs - idle) / dials.tried;
-  const added = await timed(log, 'tenants are added', () => addTenants(stage, hosting));
+  const added = await timed('tenants are added', () => addTenants(stage, hosting));
 
   const total = (full.hubs + full.gateways) / tenants;
   const each = (bytes: number, members: readonly unknown[]) => bytes / members.length / (tenants - first);
@@ -145,12 +143,4 @@ async function rested(stage: Stage, ms: number): Promise<{ readonly hub: number;
   const { cpu } = await stage.used(() => pause(ms));
   const each = (total: number, { length }: readonly Member[]) => total / length / (ms / 1000);
   return { hub: each(cpu.hubs, stage.hubs), gateway: each(cpu.gateways, stage.gateways) };
-}
-
-async function timed<T>(log: (text: string) => void, what: string, act: () => Promise<T>): Promise<T> {
-  const start = performance.now();
-  log(`${what} ... `);
-  const result = await act();
-  log(`${seconds(performance.now() - start)}\n`);
-  return result;
 }
