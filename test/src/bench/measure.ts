@@ -50,7 +50,7 @@ async function load(
 ): Promise<Result> {
   const { groups, destination } = started;
   const common = {
-    fronts: [frontOf(contender, started)] as const,
+    fronts: [frontOf(contender, started)],
     destinationPort: destination?.port ?? benchPort,
     conns,
     windowMs,

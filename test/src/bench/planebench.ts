@@ -9,7 +9,7 @@ export function planebench(path: string, settings: Settings): Promise<Result> {
   const { fronts, work, conns, windowMs, rate, groups } = settings;
   const pids = Object.entries(groups).flatMap(([name, all]) => all.map((pid) => `${name}=${pid}`));
   const args = [
-    ...['--front', urlOf(fronts[0]), '--work', work, '--conns', String(conns), '--json'],
+    ...['--front', urlOf(fronts[0] as Front), '--work', work, '--conns', String(conns), '--json'],
     ...['--seconds', String(windowMs / 1000), '--rate', String(rate)],
     ...(pids.length > 0 ? ['--pids', pids.join(',')] : []),
   ];

@@ -8,7 +8,6 @@ import { AS_IN_IMAGE } from '../harness/runtime.ts';
 import type { Scope } from '../harness/scope.ts';
 import { Load } from '../rig/calling.ts';
 import { listening } from '../rig/child.ts';
-import type { Fronts } from '../rig/load/messages.ts';
 import { type Plane, startPlane } from '../rig/plane.ts';
 import { Fleet } from './fleet.ts';
 import type { Hosting } from './tenants/hosted.ts';
@@ -95,12 +94,6 @@ export class Stage {
     stage.base = await stage.memory();
     stage.redisBase = stage.redisUse();
     return stage;
-  }
-
-  get fronts(): Fronts {
-    const [first, ...others] = this.doors.map((door) => ({ kind: 'door', door, protocol: 'connect' }) as const);
-    if (!first) throw new Error('there is no gateway');
-    return [first, ...others];
   }
 
   /** Dials so many times a second, by HTTP CONNECT, at the gateways in turn. */

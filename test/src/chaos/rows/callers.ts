@@ -18,10 +18,8 @@ type Protocol = 'grpc' | 'connect';
 const WORDS = { grpc: 'gRPC', connect: 'HTTP CONNECT' } as const;
 
 async function killCaller({ scope, plane, load, hold, measure }: Context<Plane>, protocol: Protocol): Promise<void> {
-  const [door] = plane.doors;
-  if (!door) throw new Error('there is no server');
   const { port, child } = await listening(scope, 'rig/load/destination.ts');
-  const fronts = [{ kind: 'door', door, protocol }] as const;
+  const fronts = plane.doors.map((door) => ({ kind: 'door', door, protocol }) as const);
   const swarm = await flooding(scope, {
     held: { downloads: TUNNELS },
     fronts,

@@ -21,17 +21,14 @@ interface Stall {
 }
 
 async function stall({ scope, plane, hold, measure }: Context<Plane>, { tunnels, who }: Stall): Promise<void> {
-  const [door] = plane.doors;
-  if (!door) throw new Error('there is no server');
   const members = [...plane.gateways, ...plane.agents];
   const before = members.map(resident);
   const sessions = await sessionIds(plane);
   const readers = who === 'readers';
   const { port } = await listening(scope, 'rig/load/destination.ts');
-  const fronts = [
-    { kind: 'door', door, protocol: 'connect' },
-    { kind: 'door', door, protocol: 'mtls' },
-  ] as const;
+  const fronts = plane.doors.flatMap((door) =>
+    (['connect', 'mtls'] as const).map((protocol) => ({ kind: 'door', door, protocol }) as const),
+  );
   const held = { [readers ? 'stalled' : 'blocked']: tunnels };
   const swarm = await flooding(scope, { held, fronts, destinationPort: port });
   await hold(20_000, 4000);

@@ -7,9 +7,6 @@ export type Front =
   | { readonly kind: 'forward'; readonly port: number; readonly named?: true }
   | { readonly kind: 'door'; readonly door: Ways; readonly protocol: Protocol };
 
-/** Used in turn. */
-export type Fronts = readonly [Front, ...Front[]];
-
 export type WorkName =
   | 'bulk'
   | 'upload'
@@ -46,7 +43,8 @@ export type Load =
 /** One caller that floods. */
 export interface FloodSettings {
   readonly held: Held;
-  readonly fronts: Fronts;
+  /** Used in turn. */
+  readonly fronts: readonly Front[];
   readonly destinationPort: number;
   /** Limit of each download in kB/s; unset for none. */
   readonly rate?: number;
@@ -69,7 +67,8 @@ export type Groups = Readonly<Record<string, readonly number[]>>;
 
 /** One work of the bench. */
 export interface Settings {
-  readonly fronts: Fronts;
+  /** Used in turn. */
+  readonly fronts: readonly Front[];
   readonly destinationPort: number;
   readonly work: WorkName;
   /** How many tunnels, or how many dials at a time. */

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { answered } from '../dial.ts';
 import { helloOf } from './hello.ts';
-import type { Front, Fronts } from './messages.ts';
+import type { Front } from './messages.ts';
 import { MODES } from './modes.ts';
 
 /** Dials at a time while a work prepares. */
@@ -39,13 +39,13 @@ interface Bare {
 /** Opens tunnels through fronts in turn, and counts what goes wrong. */
 export class Tunnels {
   readonly errors: Record<string, number> = {};
-  readonly #fronts: Fronts;
+  readonly #fronts: readonly Front[];
   #opened = 0;
   /** How long a dial may take to be answered, and a tunnel to deliver its first byte, in milliseconds. */
   readonly within: number;
   readonly #destinationPort: number;
 
-  constructor(fronts: Fronts, destinationPort: number, within = DIAL_WITHIN) {
+  constructor(fronts: readonly Front[], destinationPort: number, within = DIAL_WITHIN) {
     this.#fronts = fronts;
     this.#destinationPort = destinationPort;
     this.within = within;

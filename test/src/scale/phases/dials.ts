@@ -84,11 +84,11 @@ async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: numb
 const sum = ({ hubs, gateways }: Both) => hubs + gateways;
 
 /** Callers who dial again as soon as their last dial is over. */
-function asFast({ fronts, port, hubs, gateways }: Stage, how: { windowMs: number; first?: number }): Promise<Result> {
+function asFast({ doors, port, hubs, gateways }: Stage, how: { windowMs: number; first?: number }): Promise<Result> {
   const pids = (members: readonly Member[]) => members.map(({ program }) => program.pid);
   const groups = { hubs: pids(hubs), gateways: pids(gateways) };
   const load = {
-    fronts,
+    fronts: doors.map((door) => ({ kind: 'door', door, protocol: 'connect' }) as const),
     destinationPort: port,
     work: 'dials',
     conns: CALLERS,
