@@ -6,7 +6,7 @@ import { Flow } from './flow.ts';
 import type { Figures } from './messages.ts';
 import { header } from './modes.ts';
 import { closeAll, STANDING } from './tunnels.ts';
-import { memoryGrowth, usage } from './usage.ts';
+import { differences, usage } from './usage.ts';
 import { beginPhase, Dialler, type Pinger, stopAll } from './workers.ts';
 
 /** How long the healthy load runs before it is measured, since a fresh plane is slower, and how long it is measured, in milliseconds. */
@@ -67,7 +67,7 @@ export async function stall(bench: Bench, up: boolean): Promise<Figures> {
   const stalled = tunnels.map((tunnel) => standStill(bench, tunnel, up));
   await settled(bench, stalled, up);
   const during = await measure(bench, healthy, windowMs, '');
-  const growth = memoryGrowth(memory, usage(groups));
+  const growth = differences(memory, usage(groups), '_rss_growth_mb', ({ mb }) => mb);
   const swallowed = await swallowedBytes(bench, stalled, up);
   const kernel_tcp_mb = kernelTcpBytes() / 1e6;
   await bench.control.ask({ act: 'release' });

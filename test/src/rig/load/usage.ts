@@ -24,10 +24,6 @@ export function cpuPer(before: Usage, after: Usage, suffix: string, units: numbe
   return units > 0 ? differences(before, after, suffix, ({ cpu }) => cpu / units) : {};
 }
 
-export function memoryGrowth(before: Usage, after: Usage): Record<string, number> {
-  return differences(before, after, '_rss_growth_mb', ({ mb }) => mb);
-}
-
 export function differences(
   before: Usage,
   after: Usage,
