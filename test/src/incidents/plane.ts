@@ -1,4 +1,4 @@
-import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
+import type { RedisServer } from '@isthmus/directory/testing/servers';
 import { agentMember, type Flags, type Member, newTrust, type Scope, type Ways } from '../harness/index.ts';
 import { dial, type Protocol } from '../plane/dials.ts';
 import * as rig from '../rig/plane.ts';
@@ -21,8 +21,7 @@ export interface Plane extends rig.Plane {
 
 export async function startPlane(scope: Scope, { hubs = 2, ...options }: rig.PlaneOptions): Promise<Plane> {
   const { planeFlags, agentFlags } = options;
-  const redis = await startRedis();
-  scope.defer(() => redis.stop());
+  const redis = await rig.redisFor(scope);
   const plane = await rig.startPlane(scope, {
     ...options,
     hubs,

@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net';
-import { startRedis } from '@isthmus/directory/testing/servers';
+import { type RedisServer, type RedisServerOptions, startRedis } from '@isthmus/directory/testing/servers';
 import { adminApi } from '@isthmus/proto/admin';
 import {
   agentMember,
@@ -160,7 +160,7 @@ function settingsOf({ each }: PlaneOptions, id: string, flags: Flags): MemberSet
 
 async function startServers(scope: Scope, trust: Trust, options: PlaneOptions) {
   const { servers = 0, hubs = 3, gateways = 2, registryUrl, planeFlags, gatewayFlags } = options;
-  const url = servers === 1 ? undefined : (registryUrl ?? (await ownRedis(scope)));
+  const url = servers === 1 ? undefined : (registryUrl ?? (await redisFor(scope)).url);
   const common = { ...QUIET, ...(url !== undefined && { 'redis-url': url, plane: 'rig' }), ...planeFlags };
   if (servers > 0) {
     const both = await times(servers, (index) => {
@@ -189,10 +189,11 @@ async function startAgents(scope: Scope, trust: Trust, options: PlaneOptions, po
   return [...ours, ...(goAgents > 0 ? await startGoAgents(scope, trust, goAgents, ports) : [])];
 }
 
-async function ownRedis(scope: Scope): Promise<string> {
-  const redis = await startRedis();
+/** Starts a Redis that stops with the scope. */
+export async function redisFor(scope: Scope, options: RedisServerOptions = {}): Promise<RedisServer> {
+  const redis = await startRedis(options);
   scope.defer(() => redis.stop());
-  return redis.url;
+  return redis;
 }
 
 async function hubOf(scope: Scope, trust: Trust, index: number, common: Flags, options: PlaneOptions): Promise<Back> {

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
+import type { RedisServer } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import type { Member } from '../harness/member.ts';
 import { cpuMs, residentBytes } from '../harness/processes.ts';
@@ -8,7 +8,7 @@ import { AS_IN_IMAGE } from '../harness/runtime.ts';
 import type { Scope } from '../harness/scope.ts';
 import { Load } from '../rig/calling.ts';
 import { listening } from '../rig/child.ts';
-import { type Plane, startPlane } from '../rig/plane.ts';
+import { type Plane, redisFor, startPlane } from '../rig/plane.ts';
 import { Fleet } from './fleet.ts';
 import type { Hosting } from './tenants/hosted.ts';
 
@@ -75,8 +75,7 @@ export class Stage {
   }
 
   static async start(scope: Scope, { hubs, rebalanceTime, hosting }: StageOptions): Promise<Stage> {
-    const redis = await startRedis();
-    scope.defer(() => redis.stop());
+    const redis = await redisFor(scope);
     const waiting = { 'max-waiting-agents-per-source': WAITING_AGENTS };
     const plane = await startPlane(scope, {
       ...{ agents: 0, hubs, gateways: GATEWAYS, registryUrl: redis.url },

@@ -1,4 +1,3 @@
-import { startRedis } from '@isthmus/directory/testing/servers';
 import type { Relay, Scope } from '../../harness/index.ts';
 import {
   type Direction,
@@ -10,7 +9,7 @@ import {
   pathTo,
   type Wire,
 } from '../../rig/network.ts';
-import { type Plane, startPlane } from '../../rig/plane.ts';
+import { type Plane, redisFor, startPlane } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 type Link = 'peer' | 'agent';
@@ -88,8 +87,7 @@ async function farHub<T extends Pick<Wire, 'inside'>>(
   const far = await namespace(scope, ['peer', 'agent', 'registry']);
   const { inside: host, outside } = far.wire('registry');
   // Without a password, Redis refuses other machines unless it is told not to.
-  const redis = await startRedis({ args: ['--bind', '127.0.0.1', outside, '--protected-mode', 'no'] });
-  scope.defer(() => redis.stop());
+  const redis = await redisFor(scope, { args: ['--bind', '127.0.0.1', outside, '--protected-mode', 'no'] });
   const ways = { peer: await way(far, 'peer'), agent: await way(far, 'agent') };
   const place = { command: far.command, host, registryUrl: `redis://${outside}:${redis.port}` };
   const firstHub = { ...place, peer: ways.peer.inside, agent: ways.agent.inside };

@@ -1,14 +1,7 @@
-import {
-  PLANE_USER,
-  planeUserArgs,
-  type RedisServer,
-  type RedisServerOptions,
-  startRedis,
-  startSentinels,
-} from '@isthmus/directory/testing/servers';
+import { PLANE_USER, planeUserArgs, type RedisServer, startSentinels } from '@isthmus/directory/testing/servers';
 import { isUp, type Member, relayTo, type Scope } from '../../harness/index.ts';
 import { clock } from '../../rig/clock.ts';
-import { gatewayOf, type Plane, startPlane, whole } from '../../rig/plane.ts';
+import { gatewayOf, type Plane, redisFor, startPlane, whole } from '../../rig/plane.ts';
 import type { Context, Row } from '../row.ts';
 
 /** A running registry, and how to begin and end its outage. */
@@ -24,12 +17,6 @@ interface OutageKind {
   start(scope: Scope): Promise<Outage>;
 }
 
-async function redis(scope: Scope, options: RedisServerOptions = {}): Promise<RedisServer> {
-  const server = await startRedis(options);
-  scope.defer(() => server.stop());
-  return server;
-}
-
 /** Delay in each direction, in milliseconds: an answer comes 500 ms later. */
 const SLOW_MS = 250;
 
@@ -38,7 +25,7 @@ const outages: readonly OutageKind[] = [
     name: 'redis-kill',
     fault: 'Redis SIGKILL, restarted with its data',
     async start(scope) {
-      const server = await redis(scope, { args: ['--appendonly', 'yes'] });
+      const server = await redisFor(scope, { args: ['--appendonly', 'yes'] });
       return { url: server.url, begin: () => server.kill(), end: () => server.restart() };
     },
   },
@@ -46,7 +33,7 @@ const outages: readonly OutageKind[] = [
     name: 'redis-empty',
     fault: 'Redis SIGKILL, restarted empty',
     async start(scope) {
-      const server = await redis(scope);
+      const server = await redisFor(scope);
       return { url: server.url, begin: () => server.kill(), end: () => server.restart() };
     },
   },
@@ -54,7 +41,7 @@ const outages: readonly OutageKind[] = [
     name: 'redis-stop',
     fault: 'Redis SIGSTOP, then SIGCONT',
     async start(scope) {
-      const server = await redis(scope);
+      const server = await redisFor(scope);
       return { url: server.url, begin: () => server.pause(), end: () => server.resume() };
     },
   },
@@ -62,7 +49,7 @@ const outages: readonly OutageKind[] = [
     name: 'redis-slow',
     fault: 'Redis 500 ms slower',
     async start(scope) {
-      const relay = await relayTo(scope, (await redis(scope)).port);
+      const relay = await relayTo(scope, (await redisFor(scope)).port);
       const delay = (ms: number) => {
         relay.delayMs = ms;
       };
@@ -73,7 +60,7 @@ const outages: readonly OutageKind[] = [
     name: 'redis-acl',
     fault: 'Redis rejects every command (ACL)',
     async start(scope) {
-      const server = await redis(scope, { args: planeUserArgs });
+      const server = await redisFor(scope, { args: planeUserArgs });
       const { name, password, rules } = PLANE_USER;
       const set = (what: string) => expectOk(server, `ACL SETUSER ${name} ${what}`);
       const url = `redis://${name}:${password}@127.0.0.1:${server.port}`;
@@ -84,7 +71,7 @@ const outages: readonly OutageKind[] = [
     name: 'redis-memory',
     fault: 'Redis out of memory (maxmemory, noeviction)',
     async start(scope) {
-      const server = await redis(scope);
+      const server = await redisFor(scope);
       const limit = (bytes: number) => expectOk(server, `CONFIG SET maxmemory ${bytes}`);
       return { url: server.url, begin: () => limit(1), end: () => limit(0) };
     },
