@@ -33,18 +33,14 @@ export function requireBuildah() {
     throw new Error('buildah is not installed: apt-get install buildah (Debian, Ubuntu), dnf install buildah (Fedora)');
 }
 
-/** Returns the name of a target's image. That of this machine's processor has the plain one. */
-function nameOf(target, version, architecture) {
-  return `${target}:${version}${architecture === HERE ? '' : `-${architecture}`}`;
-}
-
 /**
  * Builds a target of the Containerfile, and returns the name of its image. The last target is plain isthmus.
  * @param sources the values of SOURCE_OPTIONS
  * @param kept whether steps that were built before may be taken again
  */
 export async function buildImage(target, { version, architecture = HERE, sources, kept = true }) {
-  const name = nameOf(target, version, architecture);
+  // That for this machine's processor has the plain one.
+  const name = `${target}:${version}${architecture === HERE ? '' : `-${architecture}`}`;
   const given = {
     // Builders should know it by themselves; buildah 1.28 takes the image's platform for it.
     BUILDPLATFORM: `linux/${HERE}`,

@@ -66,31 +66,21 @@ async function putPrograms(directory, common) {
   return directory;
 }
 
-/** A library that needs no other package, with what it uses of other packages of the workspace, and its README. */
+/**
+ * Puts together a library that needs no other package: one module with what it uses of other packages of the workspace, the types of all of
+ * them, and its README.
+ */
 async function putAlone(scratch, { dir, path, manifest: { name, description } }, common) {
   const directory = join(scratch, path);
-  const { module, types } = await putStandAlone({ directory, path, scratch: `${directory}-types` });
-  cpSync(join(dir, 'README.md'), join(directory, 'README.md'));
-  const exports = { '.': { types: `./${types}`, default: `./${module}` } };
-  write(join(directory, 'package.json'), JSON.stringify({ name, ...common, description, exports }, undefined, 2));
-  return directory;
-}
-
-/**
- * Puts together a library that needs no other package: one module with what it uses of other packages of the workspace, and the types of all
- * of them.
- * @param scratch an empty directory
- * @returns where its module and its types are in `directory`
- */
-async function putStandAlone({ directory, path, scratch }) {
   const module = 'dist/index.js';
   const entryPoints = [join(ROOT, path, 'src/index.ts')];
   const { metafile } = await build({ ...ESBUILD, entryPoints, outfile: join(directory, module), absWorkingDir: ROOT });
   const foreign = Object.keys(metafile.inputs).find((input) => input.startsWith('node_modules/'));
   if (foreign) throw new Error(`${path} needs ${foreign}: a library that stands alone has it not`);
-  await declare(path, scratch);
-  for (const file of filesBelow(scratch).filter((each) => each.endsWith('.d.ts'))) {
-    const to = typesOf(relative(scratch, file));
+  const types = `${directory}-types`;
+  await declare(path, types);
+  for (const file of filesBelow(types, (each) => each.endsWith('.d.ts'))) {
+    const to = typesOf(relative(types, file));
     const up = relative(dirname(to), 'dist');
     const text = readFileSync(file, 'utf8')
       .replace(/'@isthmus\/([^'/]+)'/g, `'${up}/$1/index.js'`)
@@ -98,7 +88,10 @@ async function putStandAlone({ directory, path, scratch }) {
     if (/['"]@isthmus\//.test(text)) throw new Error(`${to} imports another package in a way that is not known here`);
     write(join(directory, to), text);
   }
-  return { module, types: typesOf(join(path, 'src/index.d.ts')) };
+  cpSync(join(dir, 'README.md'), join(directory, 'README.md'));
+  const exports = { '.': { types: `./${typesOf(join(path, 'src/index.d.ts'))}`, default: `./${module}` } };
+  write(join(directory, 'package.json'), JSON.stringify({ name, ...common, description, exports }, undefined, 2));
+  return directory;
 }
 
 /** `libs/wire/src/x.d.ts` is at `dist/wire/x.d.ts`. */

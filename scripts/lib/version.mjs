@@ -48,14 +48,9 @@ function stampedLock(lock, members, version) {
 
 /** Packages of the workspace depend on each other's exact version. */
 function stampedManifest(manifest, version) {
-  const ours = (dependencies) =>
-    Object.fromEntries(
-      Object.entries(dependencies).map(([name, wanted]) => [name, name.startsWith('@isthmus/') ? version : wanted]),
-    );
-  const { dependencies, devDependencies } = manifest;
-  return {
-    ...{ ...manifest, version },
-    ...(dependencies && { dependencies: ours(dependencies) }),
-    ...(devDependencies && { devDependencies: ours(devDependencies) }),
-  };
+  const stamped = { ...manifest, version };
+  for (const kind of ['dependencies', 'devDependencies'])
+    for (const name of Object.keys(manifest[kind] ?? {}))
+      if (name.startsWith('@isthmus/')) stamped[kind] = { ...stamped[kind], [name]: version };
+  return stamped;
 }
