@@ -238,6 +238,24 @@ test('what has no place is judged again only once something was removed', async 
   assert.equal(faults().d, undefined);
 });
 
+test('what another has is judged again only once something has changed', async (t) => {
+  const { put, flush, faults, remove, asked } = await bounded(t);
+  const key = put('other/own');
+  await flush();
+  for (const name of ['a', 'b']) put(`acme/${name}`, key);
+  for (let times = 0; times < 2; times++) await flush();
+  assert.match(`${faults().b}`, /is in other\.own too/);
+  asked.length = 0;
+  await flush();
+  assert.deepEqual(asked, []);
+  remove('other/own');
+  await flush();
+  assert.equal(faults().a, undefined);
+  remove('acme/a');
+  await flush();
+  assert.equal(faults().b, undefined);
+});
+
 test("a namespace's files take as much room after a restart as before", async (t) => {
   const { put, flush, faults, restart } = await bounded(t);
   for (const name of ['one', 'two']) put(`acme/${name}`);

@@ -69,6 +69,8 @@ export class Sync {
   readonly #full = new Map<string, Pending>();
   /** What was removed there when it was tried last. */
   #removals = 0;
+  /** Whether something was written when it was tried last: another may then have what it claims. */
+  #wrote = false;
   readonly #verdicts = new Map<string, Verdict>();
   /** By object: the secrets and config maps that it names. */
   readonly #names = new Map<string, readonly string[]>();
@@ -124,10 +126,12 @@ export class Sync {
   }
 
   async #flush(): Promise<void> {
+    const { directory, now } = this.#options;
     const left = new Set(this.#due);
     let stays: unknown;
     do {
-      for (const [index, name] of this.#round().entries()) {
+      const due = this.#round();
+      for (const [index, name] of due.entries()) {
         left.delete(name);
         if (index % SYNC.tenantsATick === SYNC.tenantsATick - 1) await tick();
         try {
@@ -137,9 +141,9 @@ export class Sync {
         }
       }
       stays = this.#end();
-      if (this.#pending.size > 0 || this.#full.size > 0) this.#write();
+      if (due.length > 0 || this.#wrote || directory.removals !== this.#removals) this.#write();
     } while (left.size > 0);
-    for (const base of this.#options.directory.mend(this.#options.now())) this.#due.add(nameOf(base));
+    for (const base of directory.mend(now())) this.#due.add(nameOf(base));
     if (stays) throw stays;
   }
 
@@ -195,6 +199,7 @@ export class Sync {
   /** Of two new files that claim the same, the one of the older object gets it. */
   #write(): void {
     const { directory } = this.#options;
+    this.#wrote = false;
     if (directory.removals !== this.#removals) {
       for (const [name, each] of this.#full) this.#pending.set(name, each);
       this.#full.clear();
@@ -223,6 +228,7 @@ export class Sync {
       try {
         directory.stage(composed);
         directory.commit(path, composed);
+        this.#wrote = true;
         this.#pending.delete(name);
         this.#judge(name, composed, undefined, this.#options.now());
       } catch (error) {
