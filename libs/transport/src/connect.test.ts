@@ -364,6 +364,11 @@ test('a head is as long as it may be, or too long, however it is cut', () => {
     }
 });
 
+for (const minor of [0, 1, 2, 9])
+  test(`HTTP/1.${minor} is HTTP/1 (RFC 9110 section 2.5)`, () => {
+    assert.equal(read(`CONNECT a:1 HTTP/1.${minor}\r\n\r\n`)?.target, 'a:1');
+  });
+
 test('a head without its end is no request yet', () => {
   assert.equal(read('CONNECT a:1 HTTP/1.1\r\nHost: a\r\n'), undefined);
 });
@@ -371,7 +376,8 @@ test('a head without its end is no request yet', () => {
 const refusals: [name: string, text: string, status: number, message: RegExp][] = [
   ['another method', 'DELETE / HTTP/1.1\r\n\r\n', 405, /CONNECT, not "DELETE"/],
   ['a method of 16 KB', `${'x'.repeat(16_000)} / HTTP/1.1\r\n\r\n`, 405, /not "x{60}"$/],
-  ['an older version', 'CONNECT a:1 HTTP/0.9\r\n\r\n', 400, /HTTP\/0\.9 is not served/],
+  ['an older version', 'CONNECT a:1 HTTP/0.9\r\n\r\n', 505, /HTTP\/0\.9 is not served/],
+  ['a later version', 'CONNECT a:1 HTTP/2.0\r\n\r\n', 505, /HTTP\/2\.0 is not served/],
   ['a target with a password', 'CONNECT acme:secret@a:1 HTTP/1.1\r\n\r\n', 400, /^(?!.*secret).*names a user/],
   ['a password without a version', 'CONNECT acme:secret@a:1\r\n\r\n', 400, /^(?!.*secret).*not an HTTP request/],
   ['no version', 'CONNECT a:1\r\n\r\n', 400, /not an HTTP request: "CONNECT a:1"/],

@@ -33,6 +33,7 @@ test('each byte is copied twice at most, however small the pieces', (t) => {
 for (const [name, answer] of [
   ['both', 'HTTP/1.1 200 OK\r\nA: b\r\n\r\n'],
   ['line feeds', 'HTTP/1.1 200 OK\nA: b\n\n'],
+  ['both, of a later minor version', 'HTTP/1.2 200 OK\r\nA: b\r\n\r\n'],
   ['both, and the empty one a line feed', 'HTTP/1.1 200 OK\r\nA: b\r\n\n'],
   ['line feeds, and the empty one both', 'HTTP/1.1 200 OK\nA: b\n\r\n'],
 ])

@@ -136,7 +136,7 @@ export class RequestRefused extends DialError {
   }
 }
 
-/** The head of a request of HTTP/1.1 or 1.0 (RFC 9112). A text of it that stays longer than the head is to be copied. */
+/** The head of a request of any HTTP/1 (RFC 9110 section 2.5). A text of it that stays longer than the head is to be copied. */
 export interface RequestHead {
   readonly method: string;
   readonly target: string;
@@ -170,8 +170,7 @@ export function requestIn(bytes: Buffer, searched = 0): RequestHead | undefined 
   const [[requestLine = '', ...lines], rest] = head;
   const [, method = '', target, version] = REQUEST_LINE.exec(requestLine) ?? [];
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
-  if (version !== '1.1' && version !== '1.0')
-    throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
+  if (!version?.startsWith('1.')) throw new RequestRefused(505, `HTTP/${version} is not served: use HTTP/1.1`);
   const fields: Field[] = [];
   let hosts = 0;
   for (const line of lines) {
@@ -244,7 +243,7 @@ export async function ask(socket: Socket, request: string, timeout: number): Pro
 
 async function readAnswer(socket: Socket, timeout: number): Promise<HttpAnswer> {
   const [line = '', ...lines] = await readHead(socket, timeout);
-  const [, status, reason = ''] = /^HTTP\/1\.[01] (\d{3})(?: (.*))?$/.exec(line) ?? [];
+  const [, status, reason = ''] = /^HTTP\/1\.\d (\d{3})(?: (.*))?$/.exec(line) ?? [];
   if (status === undefined) throw new Error(`not an HTTP/1.1 answer: ${quoted(line)}`);
   const fields = lines.map(fieldOf).filter((field) => field !== undefined);
   return { status: Number(status), reason, fields: new Map(fields) };

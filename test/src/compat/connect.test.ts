@@ -141,3 +141,36 @@ across(OUR_SERVER, 'a caller over TCP needs a valid certificate from the right a
   assert.equal(await next(socket), 'x');
   assert.equal(destination.accepted, 1);
 });
+
+across(
+  EVERY_PAIR,
+  'any minor version of HTTP/1 is served, and another major one answered with 505',
+  async (scope, rig) => {
+    const { server } = await rig();
+    const { authority } = await echo(scope);
+    for (const [version, status] of [
+      ['1.0', 200],
+      ['1.2', 200],
+      ['2.0', 505],
+    ] as const) {
+      const socket = await open(scope, server.connect);
+      socket.write(`CONNECT ${authority} HTTP/${version}\r\nHost: x\r\n\r\n`);
+      assert.match(await next(socket), new RegExp(`^HTTP/1\\.1 ${status} `), version);
+    }
+  },
+);
+
+across(EVERY_PAIR, 'lines of a request end with line feeds, with or without carriage returns', async (scope, rig) => {
+  const { server } = await rig();
+  const { authority } = await echo(scope);
+  for (const via of [server.connect, server.mtls])
+    for (const [first, field, empty] of ['\n|\n|\n', '\n|\n|\r\n', '\r\n|\r\n|\n', '\r\n|\n|\n', '\n|\r\n|\n'].map(
+      (ends) => ends.split('|'),
+    )) {
+      const socket = await open(scope, via);
+      socket.write(`CONNECT ${authority} HTTP/1.1${first}Host: x${field}${empty}GET / HTTP/1.1\r\nHost: x\r\n\r\n`);
+      let said = '';
+      while (!said.endsWith('Host: x\r\n\r\n')) said += await next(socket);
+      assert.match(said, /^HTTP\/1\.1 200 [^\r]*\r\n\r\nGET \/ HTTP\/1\.1\r\nHost: x\r\n\r\n$/);
+    }
+});

@@ -6,7 +6,7 @@ import { attack, bystander, raw, refused, saidUntilEnd } from './rig.ts';
 
 /** Requests that the server refuses, with the status line of the answer. */
 const REFUSED: readonly [name: string, request: string | Buffer, answer: RegExp][] = [
-  ['HTTP/0.9', 'CONNECT localhost:1 HTTP/0.9\r\n\r\n', /^HTTP\/1\.1 400 .*HTTP\/0\.9/],
+  ['HTTP/0.9', 'CONNECT localhost:1 HTTP/0.9\r\n\r\n', /^HTTP\/1\.1 505 .*HTTP\/0\.9/],
   ['GET', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n', /^HTTP\/1\.1 405 /],
   ['POST with a body', `POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello`, /^HTTP\/1\.1 405 /],
   [
