@@ -39,11 +39,6 @@ export function apiServerLifted(ofObject: boolean): readonly Prohibition[] {
   return ofObject ? [] : ['loopback'];
 }
 
-/** Says why an address is none of an API server, wherever the plane is; undefined if it may be one. */
-function prohibited(address: string, port: number, ofObject: boolean): Prohibition | undefined {
-  return prohibitedBy({ ownPorts: [], ownAddresses: () => [], lifted: apiServerLifted(ofObject) })(address, port);
-}
-
 /** @throws Error for what is no name of one server */
 export function checkServerName(name: string): void {
   if (name.startsWith('*')) throw new Error(`"${name}" is a pattern: list each name`);
@@ -63,6 +58,7 @@ export function apiServerFaults(
 ): ApiServerFault[] {
   const wanted = new Set(names.map(comparableHost));
   const taken = new Set(agents.map(comparableHost));
+  const prohibited = prohibitedBy({ ownPorts: [], ownAddresses: () => [], lifted: apiServerLifted(ofObject) });
   const ofName = (name: string): string | undefined => {
     if (own?.names.has(name)) return `${name} is a name of the hubs: agents that ask for it would get the API server`;
     if (taken.has(name)) return `${name} is in server.serverNames too: agents that ask for it would get the API server`;
@@ -74,7 +70,7 @@ export function apiServerFaults(
     const named = wanted.has(host) || own?.names.has(host);
     if ((named && own?.ports.has(address.port)) || own?.isOwn({ ...address, host }))
       return `${text} is the plane itself: name the API server's own address`;
-    const prohibition = isIP(host) === 0 ? undefined : prohibited(host, address.port, ofObject);
+    const prohibition = isIP(host) === 0 ? undefined : prohibited(host, address.port);
     return prohibition && `${text} is denied: no API server is there (${prohibition})`;
   };
   return [

@@ -101,19 +101,14 @@ export class CertificateJudge {
    */
   judge(role: Role, shown: Presented, hinted: Tenant | undefined): Proven {
     const { leaf } = shown;
-    const rejected = (error: unknown, rule?: string) => {
-      if (!(error instanceof CertificateRejected)) return error;
-      const text = `the client certificate of ${printable(leaf.title)}, is refused: ${printable(error.message)}`;
-      return new NotAuthorised(rule === undefined ? text : `${text} (${rule})`, rule === undefined ? {} : { rule });
-    };
     try {
       const fault = faultOfLeaf(leaf, { use: 'client', now: Date.now() });
       if (fault !== undefined) throw new CertificateRejected(fault);
       const id = spiffeIdOf(leaf);
       const tenant = hinted ?? this.#byId(role, id) ?? this.#byIssuer(role, shown);
-      return this.#judgeAt(tenant, role, shown, id, rejected);
+      return this.#judgeAt(tenant, role, shown, id);
     } catch (error) {
-      throw rejected(error, hinted && `${hinted.path}: ${role}s`);
+      throw rejected(leaf, error, hinted && `${hinted.path}: ${role}s`);
     }
   }
 
@@ -125,7 +120,7 @@ export class CertificateJudge {
 
   /** By the authority that issued it, the nearest first. */
   #byIssuer(role: Role, shown: Presented): Tenant {
-    const index = this.#tenants.authorities(role);
+    const index = this.#tenants.authorities[role];
     const { authorities } = verifyChain(shown, index, Date.now());
     const owners = [...index.owners(authorities.find((id) => index.hasAuthority(id)) ?? '')];
     const [owner = '', ...others] = owners;
@@ -136,16 +131,12 @@ export class CertificateJudge {
     );
   }
 
-  #judgeAt(
-    tenant: Tenant,
-    role: Role,
-    shown: Presented,
-    id: SpiffeId | undefined,
-    rejected: (error: unknown, rule: string) => unknown,
-  ): Proven {
+  #judgeAt(tenant: Tenant, role: Role, shown: Presented, id: SpiffeId | undefined): Proven {
+    const { leaf } = shown;
     const ways = tenant.certificates[role];
     if (ways.length === 0)
       throw rejected(
+        leaf,
         new CertificateRejected(`tenant ${tenant.name} lists no certificates of ${role}s`),
         `${tenant.path}: ${role}s`,
       );
@@ -156,11 +147,11 @@ export class CertificateJudge {
       try {
         chain = this.#chain(way, role, shown, tenant);
         const revoked = revokedBy(tenant, role, chain);
-        if (revoked) throw rejected(new CertificateRejected(revoked.why), revoked.rule);
+        if (revoked) throw rejected(leaf, new CertificateRejected(revoked.why), revoked.rule);
         return this.#named(way, tenant, role, id, chain);
       } catch (error) {
-        if (chain) unnamed ??= rejected(error, way.rule);
-        else untrusted ??= rejected(error, way.rule);
+        if (chain) unnamed ??= rejected(leaf, error, way.rule);
+        else untrusted ??= rejected(leaf, error, way.rule);
       }
     }
     // The name says more than that another way in does not trust the certificate.
@@ -177,8 +168,8 @@ export class CertificateJudge {
 
   /** The nearest authority that a tenant's file lists decides whose a certificate is, and of which role: one above may be above many. */
   #checkNearest({ authorities }: Chain, { names, trustDomain }: CertificateWay, role: Role, tenant: Tenant): void {
-    const own = this.#tenants.authorities(role);
-    const others = this.#tenants.authorities(role === 'agent' ? 'caller' : 'agent');
+    const own = this.#tenants.authorities[role];
+    const others = this.#tenants.authorities[role === 'agent' ? 'caller' : 'agent'];
     const nearest = authorities.find((id) => own.hasAuthority(id) || others.hasAuthority(id));
     if (nearest === undefined || own.owners(nearest).has(tenant.name)) return;
     if (!own.hasAuthority(nearest) && others.owners(nearest).has(tenant.name) && (names || trustDomain !== undefined))
@@ -215,6 +206,13 @@ export class CertificateJudge {
       },
     };
   }
+}
+
+/** Says of an error about a certificate whose that is, and the rule that it does not meet. */
+function rejected(leaf: Certificate, error: unknown, rule?: string): unknown {
+  if (!(error instanceof CertificateRejected)) return error;
+  const text = `the client certificate of ${printable(leaf.title)}, is refused: ${printable(error.message)}`;
+  return rule === undefined ? new NotAuthorised(text) : new NotAuthorised(`${text} (${rule})`, { rule });
 }
 
 /** A list revokes for all ways in of its tenant, whichever of them it stands beside. */

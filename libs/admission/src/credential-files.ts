@@ -73,19 +73,14 @@ export function readIfChanged<T>(
 
 type Reading = Promise<Credential | Error> | Error;
 
-/** Files by path. */
+/** By kind and path: `trust /etc/isthmus/ca.pem`. Two kinds read one file each in their own way. */
 type Known = Map<string, Content<Reading>>;
-type ByKind = Record<CredentialFile['kind'], Known>;
-
-function nothing(): ByKind {
-  return { trust: new Map(), keys: new Map(), text: new Map(), kubeconfig: new Map(), revoked: new Map() };
-}
 
 /** The files that tenants' files name. Each is read once, even if several name it, and again when it changes. */
 export class CredentialCache {
   readonly #dir: string;
-  #read = nothing();
-  #inUse = nothing();
+  #read: Known = new Map();
+  #inUse: Known = new Map();
 
   /** @param dir where relative paths start */
   constructor(dir: string) {
@@ -95,11 +90,9 @@ export class CredentialCache {
   /** Whether a file has changed since the last attempt to read it. */
   async stale(): Promise<boolean> {
     let looked = 0;
-    for (const known of Object.values(this.#read)) {
-      for (const [path, { mark }] of known) {
-        if (markOf(path) !== mark) return true;
-        if (++looked % ADMISSION.credentialFilesATick === 0) await tick();
-      }
+    for (const [key, { mark }] of this.#read) {
+      if (markOf(key.slice(key.indexOf(' ') + 1)) !== mark) return true;
+      if (++looked % ADMISSION.credentialFilesATick === 0) await tick();
     }
     return false;
   }
@@ -113,23 +106,19 @@ export class CredentialCache {
 
   /** Call after each check. @param all whether every tenant's file was checked. Files that none of them named are then forgotten */
   looked(all: boolean): void {
-    if (!all) {
-      for (const [kind, known] of Object.entries(this.#read) as [CredentialFile['kind'], Known][])
-        for (const [path, content] of known) if (!this.#inUse[kind].has(path)) this.#inUse[kind].set(path, content);
-    }
-    this.#read = this.#inUse;
-    this.#inUse = nothing();
+    this.#read = all ? this.#inUse : new Map([...this.#read, ...this.#inUse]);
+    this.#inUse = new Map();
   }
 
   #credential({ kind, path: named, most }: CredentialFile): Reading {
     const path = isAbsolute(named) ? named : join(this.#dir, named);
-    const known = this.#inUse[kind].get(path) ?? this.#look(path, kind, most);
-    this.#inUse[kind].set(path, known);
+    const key = `${kind} ${path}`;
+    const known = this.#inUse.get(key) ?? this.#look(path, kind, most, this.#read.get(key));
+    this.#inUse.set(key, known);
     return known.value;
   }
 
-  #look(path: string, kind: CredentialFile['kind'], most: number): Content<Reading> {
-    const before = this.#read[kind].get(path);
+  #look(path: string, kind: CredentialFile['kind'], most: number, before?: Content<Reading>): Content<Reading> {
     const read = (content: Buffer) => readCredential(kind, content).catch((error: Error) => error);
     const mark = markOf(path);
     try {
@@ -142,15 +131,11 @@ export class CredentialCache {
 
 function sameIn(before: ReadCredentials, found: ReadCredentials): boolean {
   if (before.size !== found.size) return false;
-  for (const [at, credential] of found) {
+  return [...found].every(([at, credential]) => {
     const known = before.get(at);
-    if (known !== credential && !sameError(known, credential)) return false;
-  }
-  return true;
-}
-
-function sameError(one: Credential | Error | undefined, other: Credential | Error): boolean {
-  return one instanceof Error && other instanceof Error && one.message === other.message;
+    if (known instanceof Error && credential instanceof Error) return known.message === credential.message;
+    return known === credential;
+  });
 }
 
 type Role = Principal['role'];

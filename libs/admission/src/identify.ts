@@ -116,7 +116,11 @@ export function identifyBy({ tenants, grants, tokens, bundles, alone = false }: 
       if (alone && claimedTenant !== undefined && !tenants.get(claimedTenant))
         throw new NotAuthorised(`there is no tenant ${claimedTenant} here: show the token alone, as Bearer`);
       const among = claimedTenant === undefined ? hinted : knownTenant(tenants, claimedTenant);
-      if (hinted && among !== hinted) throw otherTenant(among as Tenant, hinted);
+      if (hinted && among !== hinted)
+        throw new NotAuthorised(
+          `this way in is of tenant ${hinted.name}, but the caller says that it is of tenant ${claimedTenant}: connect to that tenant's address`,
+          { rule: `${hinted.path}: callers` },
+        );
       const known = passwordProof(tenants, token);
       if (known) {
         if (!among || known.tenant === among) return granted('caller', known);
@@ -178,13 +182,6 @@ function nothingShown(
     challenge,
     ...(hinted && { rule: `${hinted.path}: ${role}s` }),
   });
-}
-
-function otherTenant(claimed: Tenant, { name, path }: Tenant): NotAuthorised {
-  return new NotAuthorised(
-    `this way in is of tenant ${name}, but the caller says that it is of tenant ${claimed.name}: connect to that tenant's address`,
-    { rule: `${path}: callers` },
-  );
 }
 
 /** @param whose those that are good here are */

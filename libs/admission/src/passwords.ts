@@ -1,5 +1,5 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { type ReadFile, readTenantFile } from './tenant-file.ts';
+import { type Problem, type ReadFile, readTenantFile } from './tenant-file.ts';
 import type { TenantFile } from './tenant-schema.ts';
 
 /**
@@ -77,10 +77,7 @@ const UNLIMITED = { tunnels: Number.POSITIVE_INFINITY };
 export function readCallerTokens(source: string, others: NonNullable<TenantFile['callers']>): ReadFile {
   const listed = /^[ \t]*[^#\s]/m.test(source);
   const read = readTenantFile(listed ? `${HEAD}${source}\ntenant: default` : 'tenant: default');
-  const below = <T extends { readonly line: number }>(problem: T) => ({
-    ...problem,
-    line: Math.max(1, problem.line - 1),
-  });
+  const below = (problem: Problem) => ({ ...problem, line: Math.max(1, problem.line - 1) });
   if ('problems' in read) return { problems: read.problems.map(below) };
   const { tenant, callers = [], ...more } = read.file;
   const problem = (at: string, message: string) => below(read.problem(at, message));

@@ -1,13 +1,13 @@
 import { get as httpGet } from 'node:http';
 import { get as httpsGet } from 'node:https';
 import { answerTo, Backoff, getOrPut, httpsAgent, Semaphore, wholeOf, within } from '@isthmus/runtime';
-import { NotAuthorised, type Principal } from '@isthmus/tunnel';
+import { NotAuthorised } from '@isthmus/tunnel';
 import { ADMISSION } from './defaults.ts';
 import type { Proven, Validity } from './grants.ts';
 import type { ShownToken, TokenJudge } from './identify.ts';
 import type { FileProblems, Tenant } from './tenants.ts';
 import { TokenIssuers, type TokenWay } from './token-issuers.ts';
-import { TenantReviews } from './token-reviews.ts';
+import { TenantReviews, type TenantReviewsOptions } from './token-reviews.ts';
 import {
   NoJwt,
   readToken,
@@ -18,14 +18,11 @@ import {
   UnknownKey,
 } from './tokens.ts';
 
-interface KeysUrl {
-  readonly url: string;
-  /** The CA bundle that verifies it, PEM. Unset: the system's. */
-  readonly ca?: string;
-}
-
-/** Fetches what an issuer publishes. Follows no redirect, because the file says whom to trust. */
-async function fetchKeys({ url, ca }: KeysUrl): Promise<string> {
+/**
+ * Fetches what an issuer publishes. Follows no redirect, because the file says whom to trust.
+ * @param ca the CA bundle that verifies the URL, PEM. Undefined: the system's
+ */
+async function fetchKeys(url: string, ca: string | undefined): Promise<string> {
   const { keysFetchMs: timeout } = ADMISSION;
   // The connection is closed with the request. Otherwise it would stay open until the next fetch, minutes later.
   const options = { headers: { accept: 'application/json', 'user-agent': 'isthmus' } };
@@ -55,15 +52,17 @@ class UrlKeys {
   keys: TokenKeys = [];
   /** Why the newest keys cannot be used. Empty if they can. */
   problem = '';
-  readonly #url: KeysUrl;
+  readonly #url: string;
+  readonly #ca: string | undefined;
   readonly #backoff = new Backoff(ADMISSION.keysAgainMs, ADMISSION.keysMs);
   #text = '';
   #next = Number.NEGATIVE_INFINITY;
   #last = Number.NEGATIVE_INFINITY;
   #fetching: Promise<boolean> | undefined;
 
-  constructor(url: KeysUrl) {
+  constructor(url: string, ca: string | undefined) {
     this.#url = url;
+    this.#ca = ca;
   }
 
   /** Fetches them if it is time, in the turn of a tenant. @returns whether the keys or the problem changed */
@@ -90,7 +89,7 @@ class UrlKeys {
   async #try(): Promise<boolean> {
     const before = this.problem;
     try {
-      const text = await fetchKeys(this.#url);
+      const text = await fetchKeys(this.#url, this.#ca);
       const same = text === this.#text;
       if (!same) this.keys = await readTokenKeys(text);
       this.#text = text;
@@ -99,21 +98,15 @@ class UrlKeys {
       this.#next = performance.now() + ADMISSION.keysMs * (0.9 + Math.random() / 10);
       return !same || before !== '';
     } catch (error) {
-      this.problem = `${this.#url.url}: ${(error as Error).message}`;
+      this.problem = `${this.#url}: ${(error as Error).message}`;
       this.#next = performance.now() + this.#backoff.next();
       return this.problem !== before;
     }
   }
 }
 
-interface TenantTokensOptions {
-  /** Whose tokens they are. */
-  readonly role: Principal['role'];
+interface TenantTokensOptions extends TenantReviewsOptions {
   readonly tenant: (name: string) => Tenant | undefined;
-  /** A path in a tenant's file as an absolute one. */
-  readonly path: (named: string) => string;
-  /** How long an API server's answer is valid, in milliseconds. */
-  readonly rememberMs: number;
   /** Called when tenants have new keys without a change of their files, or when keys cannot be had. */
   readonly changed: (tenants: readonly string[]) => void;
 }
@@ -239,8 +232,8 @@ export class TenantTokens implements TokenJudge {
       const at = `${list}[${index}].tokens`;
       const rules = { issuer, audience, ...(subject !== undefined && { subject }) };
       const ca = credentials.file(`${at}.ca`).text;
-      const published = () => new UrlKeys({ url: jwksUrl as string, ...(ca !== undefined && { ca }) });
-      const url = jwksUrl === undefined ? undefined : getOrPut(this.#urls, JSON.stringify([jwksUrl, ca]), published);
+      const published = (from: string) => getOrPut(this.#urls, JSON.stringify([from, ca]), () => new UrlKeys(from, ca));
+      const url = jwksUrl === undefined ? undefined : published(jwksUrl);
       const keys = credentials.file(`${at}.keys`).keys ?? [];
       return { at, way: { tenant, rule: `${path}: ${at}`, rules, keys, published: url !== undefined, shared }, url };
     });

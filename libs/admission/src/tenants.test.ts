@@ -70,7 +70,7 @@ test('authorities and server names are found as long as a tenant has them', asyn
   const text = (tenant: string, ...parts: string[]) => [`tenant: ${tenant}`, ...parts].join('\n');
   const tenants = new Tenants();
   const put = async (now: Record<string, string>) => void tenants.update(await files(now, texts));
-  const owners = () => [...tenants.authorities('agent').owners(id)].sort();
+  const owners = () => [...tenants.authorities.agent.owners(id)].sort();
   const named = (...names: string[]) => names.map((name) => tenants.byServerName(name)?.name);
   await put({ a: text('a', agents, server('x.example', "'*.y.example'")), b: text('b', agents) });
   const id = tenants.get('a')?.certificates.agent[0]?.trust?.all[0]?.authorityId ?? '';
@@ -78,11 +78,11 @@ test('authorities and server names are found as long as a tenant has them', asyn
   assert.deepEqual(named('x.example', 'z.y.example'), ['a', 'a']);
   await put({ a: text('a', agents), b: text('b', server('x.example', "'*.y.example'")) });
   assert.deepEqual(owners(), ['a']);
-  assert.ok(tenants.authorities('agent').hasAuthority(id));
+  assert.ok(tenants.authorities.agent.hasAuthority(id));
   assert.deepEqual(named('x.example', 'z.y.example'), ['b', 'b']);
   await put({ b: text('b') });
   assert.deepEqual(owners(), []);
-  assert.ok(!tenants.authorities('agent').hasAuthority(id));
+  assert.ok(!tenants.authorities.agent.hasAuthority(id));
   assert.deepEqual(named('x.example', 'z.y.example'), [undefined, undefined]);
 });
 

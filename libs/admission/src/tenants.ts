@@ -96,7 +96,9 @@ export class Tenants {
   /** Tenants by the ids of their callers' tokens. */
   readonly #passwords = new Map<string, string>();
   #takeTokens = 0;
-  readonly #authorities = { agent: new AuthorityIndex(), caller: new AuthorityIndex() };
+  /** The authorities of all tenants that issue certificates to agents, and to callers. */
+  readonly authorities = { agent: new AuthorityIndex(), caller: new AuthorityIndex() };
+
   constructor(options: TenantsOptions = {}) {
     this.#options = options;
   }
@@ -109,8 +111,8 @@ export class Tenants {
     return this.#byName.size;
   }
 
-  get(name: string): Tenant | undefined {
-    return this.#byName.get(name);
+  get(name: string | undefined): Tenant | undefined {
+    return name === undefined ? undefined : this.#byName.get(name);
   }
 
   /** The tenant that a server name (SNI) selects. The longest pattern wins. */
@@ -119,13 +121,12 @@ export class Tenants {
     let found = this.#serverNames.get(name);
     for (let dot = name.indexOf('.'); dot !== -1 && found === undefined; dot = name.indexOf('.', dot + 1))
       found = this.#serverNames.get(`*${name.slice(dot)}`);
-    return found === undefined ? undefined : this.get(found);
+    return this.get(found);
   }
 
   /** The tenant whose API server has this name. */
   byApiServerName(serverName: string): Tenant | undefined {
-    const name = this.#apiServers.get(comparableHost(serverName));
-    return name === undefined ? undefined : this.get(name);
+    return this.get(this.#apiServers.get(comparableHost(serverName)));
   }
 
   /** Whether some tenant's API server has a name. */
@@ -135,8 +136,7 @@ export class Tenants {
 
   /** The tenant whose file has the token of this id. */
   byPassword(id: string): Tenant | undefined {
-    const name = this.#passwords.get(id);
-    return name === undefined ? undefined : this.get(name);
+    return this.get(this.#passwords.get(id));
   }
 
   /** Whether callers of some tenant may prove themselves by a token. */
@@ -144,21 +144,17 @@ export class Tenants {
     return this.#takeTokens > 0;
   }
 
-  /** The authorities of all tenants that issue certificates to agents, or to callers. */
-  authorities(role: 'agent' | 'caller'): AuthorityIndex {
-    return this.#authorities[role];
-  }
-
   get problems(): FileProblems[] {
     const now = Date.now();
     return [...this.#entries].flatMap(([path, { problems, tenant, source, newest }]) => {
-      const all = [...problems, ...(tenant ? [...overdue(tenant, source, now), ...this.#found(tenant, source)] : [])];
+      const { read } = source;
+      const standing = tenant && 'file' in read ? [...overdue(tenant, read, now), ...this.#found(tenant, read)] : [];
+      const all = [...problems, ...standing];
       return all.length > 0 ? [{ path, problems: all, newest, ...(tenant && { kept: tenant.name }) }] : [];
     });
   }
 
-  #found(tenant: Tenant, { read }: TenantSource): Problem[] {
-    if ('problems' in read) return [];
+  #found(tenant: Tenant, read: UsableFile): Problem[] {
     return [...(this.#options.found?.(tenant) ?? [])].flatMap(({ at, message }) => read.problem(at, message));
   }
 
@@ -201,8 +197,8 @@ export class Tenants {
   #entry({ path, source, tenant, problems, read }: Candidate, clashes: readonly Clash[]): Entry {
     if (tenant && clashes.length === 0) return { source, tenant, problems, newest: true };
     const last = this.#entries.get(path)?.tenant;
-    const found = [...problems, ...(read ? clashes.map(({ at, message }) => read.problem(at, message)) : [])];
-    return { source, problems: found, newest: false, ...(last && { tenant: last }) };
+    const found = read ? clashes.map(({ at, message }) => read.problem(at, message)) : [];
+    return { source, problems: [...problems, ...found], newest: false, ...(last && { tenant: last }) };
   }
 
   /** @param pairs tenants as they were, with what they are now */
@@ -237,7 +233,7 @@ export class Tenants {
     note(this.#serverNames, (file.server?.serverNames ?? []).map(comparableHost));
     note(this.#apiServers, (file.apiServer?.names ?? []).map(comparableHost));
     for (const role of ['agent', 'caller'] as const)
-      this.#authorities[role][act](
+      this.authorities[role][act](
         name,
         certificates[role].flatMap(({ trust }) => trust?.all ?? []),
       );
@@ -263,32 +259,27 @@ interface Candidate extends Claimed {
 /** Judges a file by itself. @param before the tenant that an earlier text of it keeps in force */
 export function candidate(path: string, source: TenantSource, before?: Tenant, own?: OwnPlaces): Candidate {
   const { read, credentials } = source;
-  if ('problems' in read) return { path, source, claimed: [], problems: read.problems };
+  const refused = (problems: readonly Problem[]) => ({ path, source, claimed: [], problems });
+  if ('problems' in read) return refused(read.problems);
   const unusable = credentialProblems(read, credentials, before?.credentials);
-  if (unusable.length > 0) return { path, source, read, claimed: [], problems: unusable };
+  if (unusable.length > 0) return refused(unusable);
   const tenant = tenantOf(path, read, credentials, before);
   const { apiServer, server, source: object } = tenant.file;
   const named = apiServer ? apiServerFaults(apiServer, own, server?.serverNames, object !== undefined) : [];
   const faults = [...certificateProblems(tenant), ...tokenProblems(tenant), ...named];
   const problems = faults.map(({ at, message }) => read.problem(at, message));
-  if (problems.length > 0) return { path, source, read, claimed: [], problems };
-  return {
-    path,
-    source,
-    read,
-    tenant,
-    claimed: exclusivesOf(tenant),
-    problems: kubeconfigFaults(read, tenant.credentials),
-  };
+  if (problems.length > 0) return refused(problems);
+  const claimed = exclusivesOf(tenant);
+  return { path, source, read, tenant, claimed, problems: kubeconfigFaults(read, tenant.credentials) };
 }
 
 /**
  * Revocation lists that should have been replaced. They stay in use: what they revoke stays revoked, and to refuse all others would let a
  * list that is late cut off a tenant.
  */
-function overdue({ certificates }: Tenant, { read }: TenantSource, now: number): Problem[] {
+function overdue({ certificates }: Tenant, read: UsableFile, now: number): Problem[] {
   return [...certificates.agent, ...certificates.caller].flatMap(({ revocations, at }) => {
-    if (!revocations || now <= revocations.nextUpdate || 'problems' in read) return [];
+    if (!revocations || now <= revocations.nextUpdate) return [];
     const since = new Date(revocations.nextUpdate).toISOString();
     return read.problem(`${at}.crl`, `its next update was due at ${since}: replace it; it stays in use`);
   });

@@ -33,13 +33,7 @@ export interface TokenWay {
 }
 
 /** A token that was verified, and by what. It holds nothing with which anybody could connect. */
-interface TokenProof {
-  readonly tenant: string;
-  readonly rule: string;
-  readonly rules: TokenRules;
-  readonly subject: string;
-  /** Milliseconds since the epoch. */
-  readonly expires: number;
+interface TokenProof extends VerifiedToken, Pick<TokenWay, 'tenant' | 'rule' | 'rules'> {
   readonly key: TokenKey;
 }
 
@@ -104,12 +98,9 @@ export class TokenIssuers {
 
   /** Whether a token that was verified would be verified now, but for its expiry. */
   stands({ tenant, rules, subject, key }: TokenProof): boolean {
+    const claims = { issuer: rules.issuer, audiences: [rules.audience], subject };
     return (this.#ofTenant.get(tenant) ?? []).some(
-      (way) =>
-        way.rules.issuer === rules.issuer &&
-        way.rules.audience === rules.audience &&
-        (way.rules.subject === undefined || way.rules.subject === subject) &&
-        way.keys.some((each) => isSameKey(each, key)),
+      (way) => meets(claims, way.rules) && way.keys.some((each) => isSameKey(each, key)),
     );
   }
 
@@ -161,8 +152,9 @@ export class TokenIssuers {
     if (!way) return new TokenRejected(`its issuer ${quoted(said.issuer)} is not one of ${whose(tenant)}`);
     if (ways.some(({ rules }) => meets(said, rules)))
       return new UnknownKey(`none of the issuer's keys has its key id (${quoted(said.keyId ?? '')})`);
-    const fault = more.length === 0 ? claimsFault(said, way.rules) : undefined;
-    return new TokenRejected(fault ?? 'no tenant of its issuer wants such a token');
+    return new TokenRejected(
+      more.length === 0 ? claimsFault(said, way.rules) : 'no tenant of its issuer wants such a token',
+    );
   }
 
   #add(way: TokenWay): void {

@@ -138,7 +138,7 @@ interface ReviewAnswer {
   readonly rules: ReviewRules;
 }
 
-interface TenantReviewsOptions {
+export interface TenantReviewsOptions {
   /** Whose tokens they are. */
   readonly role: Principal['role'];
   /** A path in a tenant's file as an absolute one. */
