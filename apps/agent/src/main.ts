@@ -12,10 +12,9 @@ import { type AgentValues, adminTls, proxyAgent } from '@isthmus/flags';
 import {
   cutEvent,
   deletionCost,
-  inClusterConnection,
+  flaggedConnection,
   type KubeClient,
   kubeClient,
-  kubeconfigFile,
   LeaseCounter,
   type LeaseCountObserver,
   podOf,
@@ -181,7 +180,7 @@ async function inPod(
   tunnels: () => number,
   note: (message: string) => void,
 ): Promise<((tunnels: number) => Promise<void>) | undefined> {
-  const connection = await kubeSource(flags)().catch(() => undefined);
+  const connection = await flaggedConnection(flags.kubeconfig)().catch(() => undefined);
   const pod = podOf(connection?.token ?? '');
   if (!pod) return undefined;
   const client = await kubeApi(flags, closing);
@@ -190,12 +189,8 @@ async function inPod(
   return (cut) => cutEvent(client, pod, flags['agent-id'], cut);
 }
 
-function kubeSource({ kubeconfig }: AgentValues) {
-  return kubeconfig === '' ? inClusterConnection() : kubeconfigFile(kubeconfig);
-}
-
 async function kubeApi(flags: AgentValues, closing: Closing): Promise<KubeClient> {
-  const client = await kubeClient({ source: kubeSource(flags) });
+  const client = await kubeClient({ source: flaggedConnection(flags.kubeconfig) });
   closing.defer(() => client[Symbol.dispose]());
   return client;
 }

@@ -9,10 +9,9 @@ import {
   tlsPolicy,
 } from '@isthmus/flags';
 import {
-  inClusterConnection,
+  flaggedConnection,
   type KubeClient,
   kubeClient,
-  kubeconfigFile,
   leaseHolder,
   TokenReviews,
   tokenAuthenticator,
@@ -72,7 +71,7 @@ function hubOptions(
 async function kubeApi(flags: HubValues, closing: Closing): Promise<KubeClient | undefined> {
   if (flags['agent-namespace'] === '' && !flags['enable-lease-controller']) return undefined;
   const client = await kubeClient({
-    source: flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig),
+    source: flaggedConnection(flags.kubeconfig),
     qps: flags['kubeconfig-qps'],
     burst: flags['kubeconfig-burst'],
   });

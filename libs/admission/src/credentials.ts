@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { serverIn } from '@isthmus/kube';
+import { serverIn, type TokenUsers } from '@isthmus/kube';
 import { checkedPem, missingPurpose, type RevocationList, readRevocationLists, UnusablePem } from '@isthmus/runtime';
 import type { Principal } from '@isthmus/tunnel';
 import { Revocations, TrustSet } from './certificate-trust.ts';
@@ -198,7 +198,7 @@ export interface ReviewRules {
   readonly kubeconfig: string;
   readonly audience: string;
   /** Agents are of one service account. */
-  readonly users: { readonly namespace: string; readonly serviceAccount: string } | readonly string[];
+  readonly users: TokenUsers;
   readonly shared: boolean;
 }
 

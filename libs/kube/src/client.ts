@@ -17,7 +17,7 @@ export interface KubeClientOptions {
   /** Deadline of one call with all its retries, in milliseconds. Default 10 s. */
   readonly timeoutMs?: number;
   /** The longest answer that is read, in bytes: what a server that is not trusted says costs twenty times as much memory. Default 32 MiB. */
-  readonly answerBytes?: number | undefined;
+  readonly answerBytes?: number;
 }
 
 /** One request to an API server. */
@@ -53,23 +53,17 @@ export async function kubeClient(options: KubeClientOptions): Promise<KubeClient
 }
 
 export class KubeClient implements Disposable {
-  readonly #source: KubeConnectionSource;
-  readonly #timeoutMs: number;
-  readonly #answerBytes: number;
+  readonly #options: KubeClientOptions & { readonly timeoutMs: number; readonly answerBytes: number };
   /** client-go's QPS and burst. */
   readonly #rate: TokenRate;
   readonly #bucket = new TokenBucket(() => performance.now());
-  readonly #rateName: string;
   #pool: ConnectionPool;
   #readAt = performance.now();
 
   constructor(options: KubeClientOptions, connection: KubeConnection) {
-    this.#source = options.source;
-    this.#timeoutMs = options.timeoutMs ?? KUBE.callMs;
-    this.#answerBytes = options.answerBytes ?? KUBE.bodyBytes;
+    this.#options = { timeoutMs: KUBE.callMs, answerBytes: KUBE.bodyBytes, ...options };
     const qps = options.qps || KUBE.qps;
     this.#rate = { perSecond: qps < 0 ? Number.POSITIVE_INFINITY : qps, atOnce: options.burst || KUBE.burst };
-    this.#rateName = options.rateName ?? '--kubeconfig-qps';
     this.#pool = openPool(connection);
   }
 
@@ -79,13 +73,13 @@ export class KubeClient implements Disposable {
    * @throws KubeStatusError if the server answered with a failure; Error if no answer came.
    */
   async request<T>(call: KubeCall): Promise<T> {
-    const deadline = new Deadline(this.#timeoutMs, call.signal);
+    const deadline = new Deadline(this.#options.timeoutMs, call.signal);
     const backoff = new Backoff(KUBE.retryFirstMs, KUBE.retryCapMs);
     try {
       for (let retries = 0; ; retries++) {
         try {
           const response = await this.#send(call, deadline);
-          return parsed<T>(await textOf(response, call.answerBytes ?? this.#answerBytes));
+          return parsed<T>(await textOf(response, call.answerBytes ?? this.#options.answerBytes));
         } catch (error) {
           const delay = retryDelay(error, backoff);
           const useless = deadline.signal.aborted || delay === undefined || delay >= deadline.leftMs;
@@ -104,14 +98,14 @@ export class KubeClient implements Disposable {
   async *watch<T>(call: KubeCall, options: WatchOptions): AsyncGenerator<T, void, undefined> {
     const { lengthMs, idleMs, onOpen, signal } = options;
     const query = { ...call.query, watch: 'true', timeoutSeconds: String(Math.ceil(lengthMs / 1000)) };
-    const deadline = new Deadline(this.#timeoutMs, signal);
+    const deadline = new Deadline(this.#options.timeoutMs, signal);
     let response: IncomingMessage | undefined;
     let idle: NodeJS.Timeout | undefined;
     let silent = false;
     try {
       response = await this.#send({ ...call, query }, deadline);
       const opened = response;
-      deadline.extend(lengthMs + this.#timeoutMs);
+      deadline.extend(lengthMs + this.#options.timeoutMs);
       idle = setTimeout(() => {
         silent = true;
         opened.destroy();
@@ -138,11 +132,13 @@ export class KubeClient implements Disposable {
   async #send(call: KubeCall, deadline: Deadline): Promise<IncomingMessage> {
     const wait = reserve(this.#bucket, this.#rate, deadline.leftMs);
     if (wait > deadline.leftMs)
-      throw new RateExceeded(`too many calls wait: ${this.#rateName} does not let this one through in time`);
+      throw new RateExceeded(
+        `too many calls wait: ${this.#options.rateName ?? '--kubeconfig-qps'} does not let this one through in time`,
+      );
     if (wait > 0) await sleep(wait, undefined, { signal: deadline.signal });
     await this.#refresh();
     const response = await exchange(this.#pool, call, deadline.signal);
-    await expectSuccess(response, this.#answerBytes);
+    await expectSuccess(response, this.#options.answerBytes);
     return response;
   }
 
@@ -152,7 +148,7 @@ export class KubeClient implements Disposable {
     this.#readAt = performance.now();
     const { agent: old, connection } = this.#pool;
     try {
-      const next = await this.#source();
+      const next = await this.#options.source();
       if (JSON.stringify(next) === JSON.stringify(connection)) return;
       this.#pool = openPool(next);
     } catch {

@@ -54,6 +54,11 @@ export function inClusterConnection(
   };
 }
 
+/** @param kubeconfig the path that --kubeconfig gives; empty: what every pod gets */
+export function flaggedConnection(kubeconfig: string): KubeConnectionSource {
+  return kubeconfig === '' ? inClusterConnection() : kubeconfigFile(kubeconfig);
+}
+
 /** Reads the cluster and user of a kubeconfig file's current context. */
 export function kubeconfigFile(path: string): KubeConnectionSource {
   return async () => {

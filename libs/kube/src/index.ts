@@ -1,5 +1,5 @@
 export { type KubeClient, KubeStatusError, kubeClient } from './client.ts';
-export { inClusterConnection, kubeconfigFile, serverIn } from './connection.ts';
+export { flaggedConnection, inClusterConnection, kubeconfigFile, serverIn } from './connection.ts';
 export { leaderLease } from './leader.ts';
 export { periodic, unlessNotFound } from './lease.ts';
 export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';
@@ -13,4 +13,4 @@ export {
   objectName,
 } from './objects.ts';
 export { cutEvent, deletionCost, podOf } from './pod.ts';
-export { TokenReviews, type TokenVerdict, tokenAuthenticator } from './token-reviews.ts';
+export { TokenReviews, type TokenUsers, type TokenVerdict, tokenAuthenticator } from './token-reviews.ts';

@@ -52,24 +52,17 @@ interface Review {
  * answer are accepted. A missing answer is not remembered.
  */
 export class TokenReviews {
-  readonly #review: TokenReviewsOptions['review'];
-  readonly #rememberMs: number;
+  readonly #options: Required<TokenReviewsOptions>;
   readonly #good = new LruMap<string, Answer>(KUBE.answersRemembered);
   readonly #bad = new LruMap<string, Answer>(KUBE.answersRemembered);
   readonly #open = new Map<string, Review>();
   /** Those that wait for their review, by source, in order of turns. */
   readonly #queues = new Map<Source, RandomSet<Review>>();
-  readonly #mostWaiting: number;
-  readonly #now: () => number;
-  readonly #random: () => number;
   #running = 0;
 
   constructor(options: TokenReviewsOptions) {
-    this.#review = options.review;
-    this.#rememberMs = options.rememberMs;
-    this.#mostWaiting = options.mostWaiting ?? KUBE.tokensWaiting;
-    this.#now = options.now ?? (() => performance.now());
-    this.#random = options.random ?? Math.random;
+    const defaults = { mostWaiting: KUBE.tokensWaiting, now: () => performance.now(), random: Math.random };
+    this.#options = { ...defaults, ...options };
   }
 
   /** Number of tokens that wait for their review. */
@@ -82,18 +75,18 @@ export class TokenReviews {
     // Hashed, so that nobody can read tokens out of memory.
     const key = createHash('sha256').update(token).digest('base64');
     const known = this.#good.get(key) ?? this.#bad.get(key);
-    if (known && known.until > this.#now()) return Promise.resolve(known.verdict);
+    if (known && known.until > this.#options.now()) return Promise.resolve(known.verdict);
     const source = this.#good.has(key) ? KNOWN : asker.source;
     const review = this.#open.get(key) ?? this.#begin(key, token, source);
     return review ? this.#answer(review, asker.signal) : Promise.resolve(this.#tooMany);
   }
 
   get #tooMany(): TokenVerdict {
-    return notReviewed(`${this.#mostWaiting} tokens already wait for a review, try again`);
+    return notReviewed(`${this.#options.mostWaiting} tokens already wait for a review, try again`);
   }
 
   #begin(key: string, token: string, source: Source): Review | undefined {
-    if (source !== KNOWN && this.waiting >= this.#mostWaiting && !this.#makeRoom(source)) return undefined;
+    if (source !== KNOWN && this.waiting >= this.#options.mostWaiting && !this.#makeRoom(source)) return undefined;
     const review: Review = { key, token, source, waiting: new Set() };
     this.#open.set(key, review);
     getOrPut(this.#queues, source, () => new RandomSet()).add(review);
@@ -106,7 +99,7 @@ export class TokenReviews {
     let most: RandomSet<Review> | undefined;
     for (const [of, queue] of this.#queues) if (of !== KNOWN && queue.size > (most?.size ?? 0)) most = queue;
     if (!most || most.size <= (this.#queues.get(source)?.size ?? 0) + 1) return false;
-    const given = most.draw(this.#random, () => true) as Review;
+    const given = most.draw(this.#options.random, () => true) as Review;
     deleteFrom(this.#queues, given.source, given);
     this.#open.delete(given.key);
     for (const settle of [...given.waiting]) settle(this.#tooMany);
@@ -139,7 +132,7 @@ export class TokenReviews {
       const queue = source !== undefined && this.#queues.get(source);
       if (!queue) return;
       // At random: if honest tokens and junk come from one address, neither order of arrival would ever reach the honest ones in a flood.
-      const review = queue.draw(this.#random, () => true) as Review;
+      const review = queue.draw(this.#options.random, () => true) as Review;
       deleteFrom(this.#queues, review.source, review);
       // Behind all others.
       if (this.#queues.delete(source)) this.#queues.set(source, queue);
@@ -149,22 +142,22 @@ export class TokenReviews {
   }
 
   async #run(review: Review): Promise<void> {
-    const verdict = await this.#review(review.token);
+    const verdict = await this.#options.review(review.token);
     this.#running--;
     this.#open.delete(review.key);
-    if (this.#rememberMs > 0 && (verdict.ok || verdict.reviewed)) this.#remember(review.key, verdict);
+    if (this.#options.rememberMs > 0 && (verdict.ok || verdict.reviewed)) this.#remember(review.key, verdict);
     for (const settle of [...review.waiting]) settle(verdict);
     this.#next();
   }
 
   #remember(key: string, verdict: TokenVerdict): void {
-    const now = this.#now();
+    const now = this.#options.now();
     this.#good.delete(key);
     this.#bad.delete(key);
-    if (verdict.ok) this.#good.set(key, { verdict, until: now + this.#rememberMs });
+    if (verdict.ok) this.#good.set(key, { verdict, until: now + this.#options.rememberMs });
     else {
       const kept = { ...verdict, message: verdict.message.slice(0, KUBE.refusalCharacters) };
-      this.#bad.set(key, { verdict: kept, until: now + Math.min(this.#rememberMs, KUBE.refusalMs) });
+      this.#bad.set(key, { verdict: kept, until: now + Math.min(this.#options.rememberMs, KUBE.refusalMs) });
     }
   }
 }
@@ -174,14 +167,11 @@ interface TokenAuthenticatorOptions {
   /** Audience that the tokens must have (`--authentication-audience`). */
   readonly audience: string;
   /** Whose they must be. */
-  readonly users: ServiceAccount | readonly string[];
+  readonly users: TokenUsers;
 }
 
-/** The agents' service account: `--agent-namespace`, `--agent-service-account`. */
-interface ServiceAccount {
-  readonly namespace: string;
-  readonly serviceAccount: string;
-}
+/** A service account, such as the agents' (`--agent-namespace`, `--agent-service-account`), or names of users. */
+export type TokenUsers = { readonly namespace: string; readonly serviceAccount: string } | readonly string[];
 
 interface TokenReview {
   readonly status?: {
@@ -217,10 +207,7 @@ export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: 
 }
 
 /** Returns why a reviewed token is refused, in upstream's words if it has any, or undefined if it is valid. */
-function refusal(
-  status: TokenReview['status'],
-  { users, audience }: Pick<TokenAuthenticatorOptions, 'users' | 'audience'>,
-): string | undefined {
+function refusal(status: TokenReview['status'], { users, audience }: TokenAuthenticatorOptions): string | undefined {
   if (status?.error) return status.error;
   if (status?.authenticated !== true) return 'service account jwt not valid';
   // An API server that names no audiences has checked none: the token may be meant for the API server itself.
@@ -230,7 +217,7 @@ function refusal(
   return userFault(user?.username ?? '', users);
 }
 
-function userFault(user: string, users: TokenAuthenticatorOptions['users']): string | undefined {
+function userFault(user: string, users: TokenUsers): string | undefined {
   if (!('namespace' in users))
     return users.includes(user) ? undefined : `user ${quote(user)} is not one of those allowed`;
   const { namespace, serviceAccount } = users;
