@@ -149,7 +149,7 @@ async function look(list: NodeList, closing: AbortSignal): Promise<void> {
 }
 
 interface NodesPage {
-  readonly items?: readonly unknown[];
+  readonly items?: readonly NodeObject[];
   readonly metadata?: { readonly continue?: string };
 }
 
@@ -162,7 +162,7 @@ async function listed(kubeconfig: string, signal: AbortSignal): Promise<KnownNod
   do {
     const query = { limit: String(ADMISSION.nodesAPage), ...(next !== '' && { continue: next }) };
     const page = await client.request<NodesPage>({ method: 'GET', path: '/api/v1/nodes', query, signal });
-    for (const item of page.items ?? []) found.push(...knownNode(item as NodeObject));
+    found.push(...(page.items ?? []).flatMap(knownNode));
     if (found.length > ADMISSION.nodes) throw new Error(`it lists more than ${ADMISSION.nodes} nodes`);
     next = page.metadata?.continue ?? '';
   } while (next !== '');

@@ -2,6 +2,7 @@ import {
   type KubeClient,
   kubeClient,
   kubeconfigFile,
+  notReviewed,
   TokenReviews,
   type TokenVerdict,
   tokenAuthenticator,
@@ -78,21 +79,15 @@ class TenantReviewer {
   /** Never rejects. */
   async #review(token: string): Promise<TokenVerdict> {
     const rests = this.#breaker.refusal;
-    if (rests !== undefined) return { ok: false, reviewed: false, message: rests };
-    const verdict = await this.#ask(token);
+    if (rests !== undefined) return notReviewed(rests);
+    const { audience, users } = this.#rules;
+    const verdict = await this.#connected().then(
+      (client) => tokenAuthenticator({ client, audience, users })(token),
+      (error: Error) => notReviewed(error.message),
+    );
     if (verdict.ok || verdict.reviewed) this.#breaker.succeeded();
     else this.#breaker.failed(verdict.message);
     return verdict;
-  }
-
-  async #ask(token: string): Promise<TokenVerdict> {
-    try {
-      const client = await this.#connected();
-      const { audience, users } = this.#rules;
-      return await tokenAuthenticator({ client, audience, users })(token);
-    } catch (error) {
-      return { ok: false, reviewed: false, message: (error as Error).message };
-    }
   }
 
   /** The kubeconfig is read when the first token comes, and again every minute and after a failure. */
@@ -120,6 +115,7 @@ class TenantReviewer {
 
 /** An entry `tokenReview` of a tenant's file. */
 interface Rule {
+  /** `acme.yaml: agents[0].tokenReview` */
   readonly rule: string;
   readonly rules: ReviewRules;
   /** The reviewer's: another kubeconfig is another judge, whose verdicts are its own. */
@@ -131,11 +127,8 @@ interface Rule {
 /** By tenant and rules, the one asked last at the end. */
 type Reviewers = Map<string, TenantReviewer>;
 
-interface ReviewAnswer {
+interface ReviewAnswer extends Pick<Rule, 'rule' | 'rules'> {
   readonly verdict: TokenVerdict;
-  /** `acme.yaml: agents[0].tokenReview` */
-  readonly rule: string;
-  readonly rules: ReviewRules;
 }
 
 export interface TenantReviewsOptions {
@@ -207,8 +200,7 @@ export class TenantReviews {
     return reviewRules(file, role).map(({ at, ...each }) => {
       const rules = { ...each, kubeconfig: this.#options.path(each.kubeconfig) };
       const { digest, fault: why } = credentials.file(`${at}.kubeconfig`);
-      const message = `kubeconfig ${rules.kubeconfig}: ${why}`;
-      const fault = why === undefined ? undefined : ({ ok: false, reviewed: false, message } as const);
+      const fault = why === undefined ? undefined : notReviewed(`kubeconfig ${rules.kubeconfig}: ${why}`);
       return { rule: `${path}: ${at}`, rules, key: keyOf(name, rules, digest), fault };
     });
   }

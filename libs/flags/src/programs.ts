@@ -3,13 +3,7 @@ import { FlagError, type FlagTable, type ListenerPort, type Values } from './fla
 import { writeDuration } from './syntax.ts';
 import * as agent from './topics/agent.ts';
 import * as agentPort from './topics/agent-port.ts';
-import {
-  apiServer,
-  apiServerListening,
-  apiServerOfAgent,
-  apiServerOfGateway,
-  checkApiServer,
-} from './topics/api-server.ts';
+import * as apiServers from './topics/api-server.ts';
 import * as callers from './topics/callers.ts';
 import * as common from './topics/common.ts';
 import { destinations, directDials, parseDestinations, parseDirect } from './topics/destinations.ts';
@@ -37,7 +31,7 @@ const dials = { ...server.routing, ...common.resume, ...server.drainIdle, ...com
 /** What serves agents, and gateways of the plane. */
 const agentSide = {
   ...agentPort.agentListening,
-  ...apiServer,
+  ...apiServers.apiServer,
   ...plane.peerListening,
   ...agentPort.clusterTls,
   ...server.serverIdentity,
@@ -82,7 +76,7 @@ export const serverFlags = {
 
 export const gatewayFlags = {
   ...callerSide,
-  ...apiServerOfGateway,
+  ...apiServers.apiServerOfGateway,
   ...server.gatewayIdentity,
   ...dials,
   ...server.shutdown(FLAGS.drainMs),
@@ -93,7 +87,7 @@ export const hubFlags = { ...agentSide, ...server.shutdown(FLAGS.drainMs), ...bo
 
 export const agentFlags = {
   ...agent.serverConnection,
-  ...apiServerOfAgent,
+  ...apiServers.apiServerOfAgent,
   ...agent.agentHealth,
   ...tls.adminTls,
   ...agent.agentIdentity,
@@ -141,17 +135,12 @@ const syncFlags = {
   ...common.about,
 };
 
-export type SyncValues = Values<typeof syncFlags>;
-
-export type HoldValues = Values<typeof holdFlags>;
-
 export type ServerValues = Values<typeof serverFlags>;
-
 export type GatewayValues = Values<typeof gatewayFlags>;
-
 export type HubValues = Values<typeof hubFlags>;
-
 export type AgentValues = Values<typeof agentFlags>;
+export type HoldValues = Values<typeof holdFlags>;
+export type SyncValues = Values<typeof syncFlags>;
 
 type Check<V> = (values: V, warn: (message: string) => void) => unknown;
 
@@ -169,7 +158,7 @@ const ofAgents: readonly Check<HubValues>[] = [
   (values) => server.parseLabels(values['lease-label']),
   plane.checkAdvertising,
   plane.checkPeerListener,
-  checkApiServer,
+  apiServers.checkApiServer,
 ];
 
 const ofBoth: readonly Check<Pick<HubValues, keyof GatewayValues & keyof HubValues>>[] = [
@@ -224,7 +213,7 @@ export const frontendGateway = program(
   },
   ...ofCallers,
   ...ofBoth,
-  checkApiServer,
+  apiServers.checkApiServer,
   (values) => plane.requireRegistry(values, 'a gateway finds hubs and agents in the registry'),
   plane.requirePeerTls,
 );
@@ -248,7 +237,7 @@ export const proxyAgent = program(
   },
   parseDestinations,
   agent.checkServerConnection,
-  apiServerListening,
+  apiServers.apiServerListening,
   agent.checkAgentIdentity,
   agent.checkSynchronisation,
   common.checkResume,

@@ -13,4 +13,4 @@ export {
   objectName,
 } from './objects.ts';
 export { cutEvent, deletionCost, podOf } from './pod.ts';
-export { TokenReviews, type TokenUsers, type TokenVerdict, tokenAuthenticator } from './token-reviews.ts';
+export { notReviewed, TokenReviews, type TokenUsers, type TokenVerdict, tokenAuthenticator } from './token-reviews.ts';

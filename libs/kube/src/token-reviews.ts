@@ -201,7 +201,7 @@ export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: 
       if (message !== undefined) return { ok: false, reviewed: true, message: `lookup failed: ${message}` };
       return { ok: true, user: status?.user?.username ?? '' };
     } catch (error) {
-      return { ok: false, reviewed: false, message: `the token could not be reviewed: ${inWords(error)}` };
+      return notReviewed(`the token could not be reviewed: ${inWords(error)}`);
     }
   };
 }
@@ -238,6 +238,7 @@ function quote(text: string): string {
   return JSON.stringify(text);
 }
 
-function notReviewed(message: string): TokenVerdict {
+/** The API server did not answer, or was not asked. */
+export function notReviewed(message: string): TokenVerdict {
   return { ok: false, reviewed: false, message };
 }

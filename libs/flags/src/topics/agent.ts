@@ -19,7 +19,7 @@ import {
   type Values,
 } from '../flag.ts';
 import { readCidr } from '../syntax.ts';
-import { adminSocket } from './common.ts';
+import { adminSocket, QUEUES } from './common.ts';
 import { checkId } from './server.ts';
 
 type Warn = (message: string) => void;
@@ -130,18 +130,15 @@ export const agentDrain = ownTopic('Behaviour', {
 });
 
 export const agentQueues = topic('Behaviour', {
-  'xfr-channel-size': int(150, 'Packets queued for each connection.', {
-    inert: 'queues are bounded in bytes',
-  }),
-  'warn-on-channel-limit': bool(false, 'Warn when a queue is full.', {
-    inert: 'queues are bounded in bytes',
-  }),
+  'xfr-channel-size': int(150, 'Packets queued for each connection.', QUEUES),
+  'warn-on-channel-limit': bool(false, 'Warn when a queue is full.', QUEUES),
 });
 
 export function checkServerConnection(flags: Values<typeof serverConnection>): void {
   const { 'proxy-server-host': hosts, 'proxy-server-port': port, 'ca-cert': authorities } = flags;
   if (hosts.length === 0 || hosts.includes('')) throw new FlagError('proxy-server-host', 'must not be empty');
-  const [again] = hosts.filter((host, index) => hosts.findIndex((each) => isSame(each, host)) < index);
+  const lower = hosts.map((host) => host.toLowerCase());
+  const again = hosts.find((host, index) => lower.indexOf(host.toLowerCase()) < index);
   if (again !== undefined) throw new FlagError('proxy-server-host', `${again} is there twice`);
   if (port < 1 || port > 65_535) throw new FlagError('proxy-server-port', `bad port ${port}: want 1 to 65535`);
   const ping = flags['ping-interval'];
@@ -159,10 +156,6 @@ export function checkServerConnection(flags: Values<typeof serverConnection>): v
     throw new FlagError('ca-cert', 'must be set when --agent-cert is');
   const tokenPath = flags['service-account-token-path'];
   if (tokenPath !== '') readFlagFile('service-account-token-path', tokenPath);
-}
-
-function isSame(one: string, other: string): boolean {
-  return one.toLowerCase() === other.toLowerCase();
 }
 
 export function checkAgentIdentity(flags: Values<typeof agentIdentity>, warn: Warn): void {

@@ -117,6 +117,9 @@ export function resumeOptions(flags: Values<typeof resume>): ResumeOptions | und
   return { timeoutMs, budget: new SharedBudget(poolBytes(flags['resume-memory'] * MIB, FLAGS.resumePart)) };
 }
 
+/** Of upstream's flags about the packets that wait in a queue. */
+export const QUEUES = { inert: 'queues are bounded in bytes' } as const;
+
 /** Of every program's topic of ports: in servers and agents they have other names. */
 export const adminSocket = {
   'admin-uds-name': string(

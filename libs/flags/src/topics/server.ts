@@ -4,7 +4,7 @@ import { hostname } from 'node:os';
 import { STRATEGIES, type Strategy } from '@isthmus/directory/placement';
 import { bool, duration, FlagError, int, oneOf, optionalInt, ownTopic, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
-import { adminSocket } from './common.ts';
+import { adminSocket, QUEUES } from './common.ts';
 
 /** Parses `a=b,c=d` (upstream's `--lease-label`). @throws FlagError */
 export function parseLabels(text: string): Record<string, string> {
@@ -105,12 +105,8 @@ export const shutdownDelay = ownTopic('Behaviour', {
 });
 
 export const queues = topic('Behaviour', {
-  'xfr-channel-size': int(10, 'Packets queued for each connection.', {
-    inert: 'queues are bounded in bytes',
-  }),
-  'frontend-write-channel-size': int(10, 'Packets queued for each HTTP CONNECT caller. 0 for none.', {
-    inert: 'queues are bounded in bytes',
-  }),
+  'xfr-channel-size': int(10, 'Packets queued for each connection.', QUEUES),
+  'frontend-write-channel-size': int(10, 'Packets queued for each HTTP CONNECT caller. 0 for none.', QUEUES),
   'warn-on-channel-limit': bool(true, 'Warn when a queue is full.', {
     inert: 'the metric full_receive_channels always counts full queues',
     hidden: true,
