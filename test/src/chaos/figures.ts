@@ -68,22 +68,10 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
   };
   const broken = failed.filter((dial) => !excused.includes(dial));
   const problems = [
-    ...texts(
-      'dials failed',
-      broken.map(({ error, protocol }) => `${protocol}: ${error}`),
-    ),
-    ...texts(
-      'short tunnels were cut that the fault did not touch',
-      strayShort.map(({ error }) => `${error}`),
-    ),
-    ...texts(
-      'tunnels were cut that the fault did not touch',
-      stray.map(({ tunnel, how }) => `tunnel ${tunnel}: ${how}`),
-    ),
-    ...texts(
-      'tunnels through the failed part did not end',
-      missing.map((tunnel) => `tunnel ${tunnel}`),
-    ),
+    ...texts('dials failed', broken, ({ error, protocol }) => `${protocol}: ${error}`),
+    ...texts('short tunnels were cut that the fault did not touch', strayShort, ({ error }) => `${error}`),
+    ...texts('tunnels were cut that the fault did not touch', stray, ({ tunnel, how }) => `tunnel ${tunnel}: ${how}`),
+    ...texts('tunnels through the failed part did not end', missing, (tunnel) => `tunnel ${tunnel}`),
     ...beyond('the slowest dial took', figures.worst, bounds.dialMs, timed),
     ...beyond("callers' ends came after", figures.callersEnd, bounds.callersEndMs, timed),
     ...beyond('destination sockets ended after', figures.destinationsEnd, bounds.destinationsEndMs, timed),
@@ -148,12 +136,12 @@ function greatest(values: readonly number[]): number | undefined {
 }
 
 /** `3 dials failed: grpc: ... (2), mtls: ... (1)` */
-function texts(what: string, reasons: readonly string[]): string[] {
-  if (reasons.length === 0) return [];
+function texts<T>(what: string, all: readonly T[], told: (each: T) => string): string[] {
+  if (all.length === 0) return [];
   const counts = new Map<string, number>();
-  for (const reason of reasons) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  for (const reason of all.map(told)) counts.set(reason, (counts.get(reason) ?? 0) + 1);
   const shown = [...counts].slice(0, 6).map(([reason, count]) => `${reason} (${count})`);
-  return [`${reasons.length} ${what}: ${shown.join(', ')}${counts.size > 6 ? ', ...' : ''}`];
+  return [`${all.length} ${what}: ${shown.join(', ')}${counts.size > 6 ? ', ...' : ''}`];
 }
 
 function beyond(what: string, value: number | undefined, most: number | undefined, judged = true): string[] {
