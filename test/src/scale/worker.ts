@@ -1,6 +1,6 @@
 // One process of the simulated fleet: many agents, each a real one with its own id and sessions.
 import { Agent } from '@isthmus/agent';
-import { type PlaneEvents, planeEvents } from '@isthmus/tunnel';
+import { planeEvents } from '@isthmus/tunnel';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
 
 /**
@@ -36,7 +36,9 @@ function startWaiting(settings: FleetSettings): void {
   }
 }
 
+/** Starts one of the fleet's agents. @param connected called for each session that opens */
 function start(number: number, settings: FleetSettings, connected: () => void): Agent {
+  const { hubPorts, tls, sessionCount, rebalanceTime, members } = settings;
   const events = planeEvents();
   events.on('server:open', ({ serverId }) => {
     opened.push([Date.now(), serverId]);
@@ -46,15 +48,6 @@ function start(number: number, settings: FleetSettings, connected: () => void): 
   events.on('server:failure', (_address, at, error) => {
     if (at === 'connecting') count(failures, error.message);
   });
-  return simulatedAgent(number, settings, events);
-}
-
-/** Starts one of a fleet's agents in this process. It is a real one, with its own id and sessions. */
-function simulatedAgent(
-  number: number,
-  { hubPorts, tls, sessionCount, rebalanceTime, members }: FleetSettings,
-  events: PlaneEvents,
-): Agent {
   const member = members?.[number];
   const { destination } = member ?? {};
   return new Agent({
