@@ -54,7 +54,9 @@ export class Bench {
   async look(flows: readonly Flow[], up = false): Promise<Moment> {
     const used = usage(this.settings.groups);
     const at = performance.now();
-    const counted = up ? await Promise.all(flows.map(({ id }) => this.control.ask({ id }))) : flows.map(readHere);
+    const counted = up
+      ? await Promise.all(flows.map(({ id }) => this.control.ask({ id })))
+      : flows.map(({ bytes, corrupt }) => ({ bytes, corrupt }));
     return { at, used, counted };
   }
 }
@@ -63,10 +65,6 @@ export interface Moment {
   readonly at: number;
   readonly used: Usage;
   readonly counted: readonly Counted[];
-}
-
-function readHere({ bytes, corrupt }: Flow): Counted {
-  return { bytes, corrupt };
 }
 
 /** Returns the GB moved between two moments, and the figures of the flows. */

@@ -2,7 +2,6 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import { clock } from '../clock.ts';
 import { dial, PROTOCOLS, type Protocol } from '../dial.ts';
-import { AtRate } from './at-rate.ts';
 import { Exchange, FRAME_EVERY } from './exchange.ts';
 import type { Calls, CallsDone, Cut, DialRecord, Pause } from './messages.ts';
 import { MODES } from './modes.ts';
@@ -13,6 +12,8 @@ const REOPEN_AFTER = 250;
 const ECHO_WITHIN = 6000;
 const MOVED_WITHIN = 1000;
 const FEW_BYTES = 48;
+/** How often is looked for dials that are due, in milliseconds. */
+const LOOK_EVERY = 5;
 
 /** What API servers do: short dials at an even rate, and long tunnels, which are opened again when they are over. */
 export class Callers {
@@ -129,5 +130,28 @@ async function echoes(tunnel: Duplex, message: Buffer): Promise<Used> {
   } catch (error) {
     tunnel.destroy();
     return { outcome: 'cut', error: (error as Error).message, endedAt: clock() };
+  }
+}
+
+/** Calls `act` so many times a second, whether the last call is over or not. */
+class AtRate {
+  readonly #running = new Set<Promise<void>>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(perSecond: number, act: (index: number) => Promise<void>) {
+    const from = performance.now();
+    let begun = 0;
+    this.#timer = setInterval(() => {
+      for (const due = ((performance.now() - from) / 1000) * perSecond; begun < due; ) {
+        const running = act(begun++).finally(() => this.#running.delete(running));
+        this.#running.add(running);
+      }
+    }, LOOK_EVERY);
+  }
+
+  /** Begins no more. Resolves when the last call is over. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await Promise.all(this.#running);
   }
 }
