@@ -27,7 +27,7 @@ export async function bundlePrograms(to, root = ROOT) {
         const banner = { js: bannerOf(relative(outdir, root)) };
         const made = await build({
           ...options,
-          ...{ entryPoints: [mainOf(program)], outdir, plugins, banner },
+          ...{ entryPoints: [join(program.dir, 'src', 'main.ts')], outdir, plugins, banner },
         });
         for (const path of Object.keys(made.metafile.outputs)) refuseOwnPlace(join(root, path), banner.js.length);
       }),
@@ -35,10 +35,6 @@ export async function bundlePrograms(to, root = ROOT) {
   );
   const failed = ends.find(({ status }) => status === 'rejected');
   if (failed) throw failed.reason;
-}
-
-function mainOf({ dir }) {
-  return join(dir, 'src', 'main.ts');
 }
 
 /** Defines `require`, with which CommonJS packages load Node's own modules, and the root from which their paths are found. */
