@@ -140,8 +140,6 @@ function sameIn(before: ReadCredentials, found: ReadCredentials): boolean {
 
 type Role = Principal['role'];
 
-const CERTIFICATE_PLACES = { agent: 'agents', caller: 'callers' } as const;
-
 interface ProgramBundlesOptions {
   /** Paths of the CA bundles; empty: there is none. */
   readonly paths: Readonly<Record<Role, string>>;
@@ -200,6 +198,6 @@ export class ProgramBundles {
     if (fault === (this.#reported[role] ?? '')) return;
     this.#reported[role] = fault;
     const error = fault === '' ? undefined : new Error(fault);
-    events.emit('certificate:failure', CERTIFICATE_PLACES[role], paths[role], error);
+    events.emit('certificate:failure', `${role}s`, paths[role], error);
   }
 }

@@ -47,7 +47,8 @@ export interface GrantsOptions {
 
 /** What was granted and is in use. Each is reviewed when its tenant changes, and ends when it does not stand any more. */
 export class Grants {
-  readonly #options: GrantsOptions;
+  readonly #tenant: GrantsOptions['tenant'];
+  readonly #now: () => number;
   readonly #watched = new Map<string, Set<Watched>>();
   /** Tenants whose grants are to be reviewed. */
   readonly #due = new Set<string>();
@@ -59,8 +60,9 @@ export class Grants {
   /** When the first that is watched expires. */
   #next = Number.POSITIVE_INFINITY;
 
-  constructor(options: GrantsOptions) {
-    this.#options = options;
+  constructor({ tenant, now = () => Date.now() }: GrantsOptions) {
+    this.#tenant = tenant;
+    this.#now = now;
   }
 
   /** @throws NotAuthorised if it does not stand now */
@@ -68,7 +70,7 @@ export class Grants {
     const now = this.#now();
     const fault = faultOf(principal, tenant, validity) ?? expiry(principal, validity, 0, now);
     if (fault) throw refusal(principal, fault);
-    const current = () => this.#options.tenant(principal.tenant);
+    const current = () => this.#tenant(principal.tenant);
     const asOf = this.#reviews;
     return {
       principal,
@@ -108,7 +110,7 @@ export class Grants {
     this.#next = Math.min(this.#next, validity.expires + graceOf(last));
     this.#timer ??= setInterval(() => this.#expire(), ADMISSION.expiryMs).unref();
     // It was granted before the tenant changed, or before a key or an authority went.
-    if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) setImmediate(() => this.#reviewOne(watched));
+    if (this.#reviews !== asOf || this.#tenant(tenant) !== last) setImmediate(() => this.#reviewOne(watched));
     return () => this.#forget(watched);
   }
 
@@ -157,7 +159,7 @@ export class Grants {
     const { principal, validity, ended } = watched;
     // Its watching may have ended since its review began.
     if (!this.#watched.get(principal.tenant)?.has(watched)) return;
-    const tenant = this.#options.tenant(principal.tenant);
+    const tenant = this.#tenant(principal.tenant);
     const grace = tenant ? graceOf(tenant) : 0;
     const fault = tenant
       ? (faultOf(principal, tenant, validity) ??
@@ -171,10 +173,6 @@ export class Grants {
     }
     this.#forget(watched);
     ended(refusal(principal, fault));
-  }
-
-  #now(): number {
-    return (this.#options.now ?? Date.now)();
   }
 }
 

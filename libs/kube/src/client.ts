@@ -212,8 +212,10 @@ class Deadline {
   readonly #controller = new AbortController();
   readonly #caller: AbortSignal | undefined;
   readonly #abort = () => this.#controller.abort(new Error('aborted'));
+  readonly signal = this.#controller.signal;
+  /** The last time limit set, in milliseconds. */
+  ms = 0;
   #timer: NodeJS.Timeout | undefined;
-  #ms = 0;
   #at = 0;
 
   constructor(ms: number, caller: AbortSignal | undefined) {
@@ -224,15 +226,6 @@ class Deadline {
     else caller?.addEventListener('abort', this.#abort, { once: true });
   }
 
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  /** The last time limit set, in milliseconds. */
-  get ms(): number {
-    return this.#ms;
-  }
-
   get leftMs(): number {
     return this.#at - performance.now();
   }
@@ -240,7 +233,7 @@ class Deadline {
   /** Restarts the time limit from now. */
   extend(ms: number): void {
     clearTimeout(this.#timer);
-    this.#ms = ms;
+    this.ms = ms;
     this.#at = performance.now() + ms;
     this.#timer = setTimeout(() => {
       this.expired = true;
