@@ -14,10 +14,15 @@ export function figureTable(book: Book, lines: readonly Line[] = LINES): Row[] {
   const columns = contendersOf(book);
   const rows = lines.flatMap(({ name, title, shows }) =>
     Object.entries(shows).map(([figure, label]) => {
-      const cells = columns.map((contender) => cell(figureOf(book, name, contender, figure)));
-      return [title, label, ...cells];
+      const values = columns.map((contender) => figureOf(book, name, contender, figure));
+      return [title, label, ...values.map((value) => (value === undefined ? '' : short(value)))];
     }),
   );
+  return tableOf(columns, rows);
+}
+
+/** Returns a table of those rows that have a figure. */
+function tableOf(columns: readonly string[], rows: readonly Row[]): Row[] {
   return [['line', 'figure', ...columns], ...rows.filter((row) => row.slice(2).some((each) => each !== ''))];
 }
 
@@ -36,15 +41,12 @@ export function upstreamTable(books: readonly Book[]): Row[] {
   })).filter(({ pairs }) => pairs.length > 0);
   const rows = LINES.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
     Object.entries(shows).map(([figure, label]) => {
-      const cells = columns.map(({ pairs }) => {
-        const found = books.flatMap((book) => firstRatio(book, name, figure, pairs));
-        return found.length === 0 ? '' : range(found);
-      });
-      return { cells, row: [title, label, ...cells] };
+      const found = columns.map(({ pairs }) => books.flatMap((book) => firstRatio(book, name, figure, pairs)));
+      return [title, label, ...found.map(range)];
     }),
   );
-  const told = rows.filter(({ cells }) => cells.some((each) => each !== ''));
-  return [['line', 'figure', ...columns.map(({ head }) => head)], ...told.map(({ row }) => row)];
+  const heads = columns.map(({ head }) => head);
+  return tableOf(heads, rows);
 }
 
 function isIn(names: readonly string[]): (pair: Pair) => boolean {
@@ -57,6 +59,7 @@ function firstRatio(book: Book, line: string, figure: string, pairs: readonly Pa
 }
 
 function range(values: readonly number[]): string {
+  if (values.length === 0) return '';
   const [least, most] = [short(Math.min(...values)), short(Math.max(...values))];
   return least === most ? least : `${least}–${most}`;
 }
@@ -64,10 +67,6 @@ function range(values: readonly number[]): string {
 function ratio(book: Book, line: string, figure: string, pair: Pair): number | undefined {
   const [one, other] = pair.map((contender) => figureOf(book, line, contender, figure));
   return one === undefined || !other ? undefined : one / other;
-}
-
-function cell(value: number | undefined): string {
-  return value === undefined ? '' : short(value);
 }
 
 /** Writes the ratios of several runs to ANP's into docs/PERFORMANCE.md, as ranges. */
