@@ -63,9 +63,6 @@ function hashOf(id: string, token: string): string {
   return `${id}:${createHash('sha256').update(token).digest('base64url')}`;
 }
 
-/** Where a tenant's file begins that a list of callers is made into. */
-const HEAD = 'callers:\n';
-
 /** Without bounds: what the flags of a server without tenants say. */
 const UNLIMITED = { tunnels: Number.POSITIVE_INFINITY };
 
@@ -76,7 +73,7 @@ const UNLIMITED = { tunnels: Number.POSITIVE_INFINITY };
  */
 export function readCallerTokens(source: string, others: NonNullable<TenantFile['callers']>): ReadFile {
   const listed = /^[ \t]*[^#\s]/m.test(source);
-  const read = readTenantFile(listed ? `${HEAD}${source}\ntenant: default` : 'tenant: default');
+  const read = readTenantFile(listed ? `callers:\n${source}\ntenant: default` : 'tenant: default');
   const below = (problem: Problem) => ({ ...problem, line: Math.max(1, problem.line - 1) });
   if ('problems' in read) return { problems: read.problems.map(below) };
   const { tenant, callers = [], ...more } = read.file;

@@ -6,7 +6,6 @@ import {
   findLease,
   type Lease,
   type LeaseCall,
-  type LeaseList,
   labelSelector,
   leasePath,
   leasesPath,
@@ -121,7 +120,7 @@ async function list(options: LeaseHolderOptions, signal: AbortSignal): Promise<r
   const query = { labelSelector: labelSelector(labels) };
   const call = { method: 'GET', path: leasesPath(namespace), query, signal } as const;
   const { items } = await timed(
-    () => client.request<LeaseList>(call),
+    () => client.request<{ readonly items?: readonly Lease[] }>(call),
     (outcome) => observer.listed(outcome),
   );
   return items ?? [];

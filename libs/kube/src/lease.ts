@@ -17,11 +17,6 @@ export interface Lease {
   };
 }
 
-export interface LeaseList {
-  readonly metadata?: { readonly resourceVersion?: string };
-  readonly items?: readonly Lease[];
-}
-
 /** The result of one call about leases, for metrics. A call without an answer is not reported, as in upstream. */
 export interface LeaseCall {
   /** The HTTP status of the answer. */

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { Admitted, bind, remoteOf, within } from '@isthmus/runtime';
 import { SERVICE } from './defaults.ts';
 
@@ -33,17 +33,12 @@ export interface HealthOptions {
   readonly refused?: Refused;
 }
 
-interface HealthServer extends AsyncDisposable {
-  readonly address: AddressInfo;
-  /** Closes the listener and every connection. */
-  close(): Promise<void>;
-}
-
 /**
  * Serves /healthz, /readyz, /ready (its old name) and /metrics. /healthz reports that the process is up, so open it after all other
  * listeners. Rejects with the system's error if it cannot listen.
+ * @returns its address, and what closes the listener and every connection
  */
-export async function serveHealth(options: HealthOptions): Promise<HealthServer> {
+export async function serveHealth(options: HealthOptions) {
   const { host, port, reusePort = false, refused = () => {} } = options;
   const { requestMs, idleMs, connections, connectionsOfSource, headBytes } = SERVICE;
   const limits = { most: connections, mostOfSource: connectionsOfSource, displaces: true };
