@@ -339,10 +339,10 @@ test('a half-closed tunnel that stays silent ends', async (t) => {
 for (const [whose, grow] of [
   ['bytes still arrive at a slow reader', (of, at) => (of.progress = at)],
   ['queue still shrinks for a slow reader', (of, at) => (of.waiting = 10 - at)],
-] as const satisfies readonly (readonly [string, (of: { progress: number; waiting: number }, at: number) => number])[])
+] as const satisfies readonly (readonly [string, (of: { progress?: number; waiting: number }, at: number) => number])[])
   test(`a half-closed tunnel whose ${whose} lives on`, async (t) => {
     t.mock.timers.enable({ apis: ['setTimeout'] });
-    const of = { progress: 0, waiting: 10 };
+    const of: { progress?: number; waiting: number } = { waiting: 10 };
     const [caller, destination] = [new Peer(), new Peer()];
     destination.half = of;
     const tunnel = between(caller, destination);

@@ -50,9 +50,12 @@ test('a temporary level of one visitor is seen and ended by another', async (t: 
   const { signal } = new AbortController();
   t.mock.timers.enable({ apis: ['setTimeout'] });
   t.after(() => t.mock.timers.reset());
-  await setLogLevel(one, { level: 'trace', durationMs: 60_000 }, { signal });
-  assert.equal((await setLogLevel(other, { level: '', durationMs: 0 }, { signal })).revertsTo, 'info');
-  await setLogLevel(other, { level: 'error', durationMs: 0 }, { signal });
+  await setLogLevel(one, { level: 'trace', durationMs: 60_000 }, { signal, principal: undefined });
+  assert.equal(
+    (await setLogLevel(other, { level: '', durationMs: 0 }, { signal, principal: undefined })).revertsTo,
+    'info',
+  );
+  await setLogLevel(other, { level: 'error', durationMs: 0 }, { signal, principal: undefined });
   t.mock.timers.tick(60_000);
   assert.equal(log.level, 'error');
 });

@@ -26,7 +26,7 @@ interface Asker {
   /** Aborts when it is gone, or cancels. */
   readonly signal: AbortSignal;
   /** Set for an operator of one tenant alone. */
-  readonly principal?: AnyPrincipal | undefined;
+  readonly principal: AnyPrincipal | undefined;
 }
 
 /** A method of the admin RPC, as a process answers it. @throws ServerError */

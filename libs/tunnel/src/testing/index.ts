@@ -69,7 +69,7 @@ export class StreamAsHalf extends DuplexEnd {
     this.#of = of;
     Object.defineProperties(this, {
       detached: { get: () => of.detached ?? false },
-      progress: { get: () => (of.progress ?? 0) - this.writableLength },
+      progress: { get: () => of.progress },
     });
   }
 

@@ -52,6 +52,17 @@ test('a queue of many short pieces is not moved up for each piece that leaves', 
 
 const KIB = 1024;
 
+test('a stream that is closed borrows nothing for a window that nobody uses', () => {
+  const local = new SharedBudget(256 * KIB);
+  const growth = { budget: new SharedBudget(256 * KIB), local, largest: 1024 * KIB, excess: new SharedBudget(0) };
+  const { open } = streamsOf('server', { windowBytes: 64 * KIB, rules: { growth } });
+  const stream = open(1);
+  stream.receiveData(Buffer.alloc(60 * KIB), 0, false);
+  stream.reset(ErrorCode.CANCEL);
+  stream.consume(60 * KIB);
+  assert.equal(local.left, 256 * KIB);
+});
+
 /** Streams with a window of 16 KiB, and what has come beyond their windows and was not read, in KiB. */
 function excessOf(role: 'client' | 'server') {
   const [budget, local, excess] = [new SharedBudget(0), new SharedBudget(0), new SharedBudget(128 * KIB, true)];

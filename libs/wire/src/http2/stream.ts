@@ -292,8 +292,9 @@ export class Http2Stream implements Sender {
    * @returns whether the other side is told now, with a WINDOW_UPDATE
    */
   consume(bytes: number, least?: number): boolean {
-    const credit = this.#incoming.consume(bytes, least);
-    if (credit === 0 || this.#state.is === 'closed') return false;
+    const isClosed = this.#state.is === 'closed';
+    const credit = this.#incoming.consume(bytes, isClosed ? Number.POSITIVE_INFINITY : least);
+    if (credit === 0 || isClosed) return false;
     this.#word(FrameType.WINDOW_UPDATE, credit);
     return true;
   }
