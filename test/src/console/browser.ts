@@ -87,9 +87,11 @@ export async function smallConsole(scope: Scope, browser: Browser): Promise<Smal
   return { gateway, programs, watched: await openConsole(scope, browser, gateway.program, programs) };
 }
 
-/** Goes to a view by its link. */
+/** Goes to a view by its link. Until the page shows it, what is looked for by a name may be the view before. */
 export async function goTo(page: Page, view: string): Promise<void> {
-  await page.getByRole('navigation').getByRole('link', { name: view, exact: true }).click();
+  const link = page.getByRole('navigation').getByRole('link', { name: view, exact: true });
+  await link.click();
+  await link.and(page.locator('[aria-current=page]')).waitFor();
 }
 
 /** Returns the texts of a table's cells, by the names of its columns. Asks the page once: tests ask often, and a page may have many cells. */
