@@ -1,5 +1,5 @@
 export { type KubeClient, KubeStatusError, kubeClient } from './client.ts';
-export { flaggedConnection, inClusterConnection, kubeconfigFile, serverIn } from './connection.ts';
+export { flaggedConnection, kubeconfigFile, serverIn } from './connection.ts';
 export { leaderLease } from './leader.ts';
 export { periodic, unlessNotFound } from './lease.ts';
 export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';

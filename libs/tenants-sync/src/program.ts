@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isthmusTenantsSync, type SyncValues } from '@isthmus/flags';
-import { inClusterConnection, type KubeClient, kubeClient, kubeconfigFile, leaderLease, periodic } from '@isthmus/kube';
+import { flaggedConnection, type KubeClient, kubeClient, leaderLease, periodic } from '@isthmus/kube';
 import { checkedTls, lastGood, randomHex, type TlsFiles } from '@isthmus/runtime';
 import {
   type Check,
@@ -29,7 +29,7 @@ function startSync(flags: SyncValues, { log }: Context<ProgramLogger>): Promise<
   return Closing.guard(async (closing) => {
     const now = () => performance.now();
     const directory = new Directory(flags['tenants-dir'] || flags.out);
-    const source = flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig);
+    const source = flaggedConnection(flags.kubeconfig);
     const client = await kubeClient({ source, qps: SYNC.qps, burst: SYNC.burst, rateName: 'isthmus tenants sync' });
     closing.defer(() => client[Symbol.dispose]());
     /** By kind, or kind and namespace: why not all of its objects is known. */
