@@ -237,7 +237,7 @@ class Attempts implements Due {
     };
     const answered = (established: Established) => {
       try {
-        if (this.#routing.suspects.size > 0) this.#routing.suspects.clear(hubId, sessionId);
+        this.#routing.suspects.clear(hubId, sessionId);
         if (this.#state === 'settled') {
           established.end.abort(new Error('another attempt was faster'));
           release();
@@ -283,7 +283,7 @@ class Attempts implements Due {
   #awaitAnswer(attempt: Attempt): void {
     const { entry, silence } = attempt;
     attempt.acknowledged = true;
-    if (this.#routing.suspects.size > 0) this.#routing.suspects.clear(entry.hubId, entry.sessionId);
+    this.#routing.suspects.clear(entry.hubId, entry.sessionId);
     if (this.#state === 'settled') return;
     this.#request.acknowledged?.();
     if (this.#running.includes(attempt))

@@ -127,7 +127,7 @@ function* tiersOf(options: RouteOptions, to: RouteTo): Generator<Tier, void> {
       return answer;
     };
     // Without a usable hub, the search would visit every session in vain, perhaps thousands.
-    if (![...directory.known.keys()].some(usable)) continue;
+    if (!directory.known.keys().some(usable)) continue;
     const eligible = ({ record: { sessionId, hubId } }: Session) =>
       !tried?.has(sessionId) && usable(hubId) && (takesAll || !suspects.has(sessionId, tenant));
     for (const found of all) yield* tiersIn(found, options, suspected, eligible);

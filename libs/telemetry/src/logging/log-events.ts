@@ -61,18 +61,18 @@ export function logEvents(events: PlaneEvents, logger: Logger, slowMs = Number.P
     logger.warn({ where, count }, 'further refusals were not logged');
   });
   const flaps = flapBursts(logger);
-  const end = subscribe(events, {
-    ...dialLines(logger, refusals, slowMs),
-    ...resumeLines(logger, flaps),
-    ...sessionLines(logger, flaps),
-    ...linkLines(logger, flaps),
-    ...certificateLines(logger),
-    ...tenantLines(logger, flaps),
-    ...refusalLines(logger, refusals),
-    ...operationLines(logger, refusals),
-  });
+  const ends = [
+    dialLines(logger, refusals, slowMs),
+    resumeLines(logger, flaps),
+    sessionLines(logger, flaps),
+    linkLines(logger, flaps),
+    certificateLines(logger),
+    tenantLines(logger, flaps),
+    refusalLines(logger, refusals),
+    operationLines(logger, refusals),
+  ].map((lines) => subscribe(events, lines));
   return () => {
-    end();
+    for (const end of ends) end();
     refusals.end();
     flaps.end();
   };

@@ -199,7 +199,7 @@ class CallerStream implements PacketSink, Waiter, TunnelEnd, Due {
       if (state === 'dialling') this.#request?.signal.abort(reasonOf(error));
       else if (state === 'open') this.#tellClosed(error && reasonOf(error), !error);
       if (error) events.emit('packet:error', 'gateway', error.code);
-      if (this.#paused) this.#setPaused(false);
+      this.#setPaused(false);
     } catch (thrown) {
       this.fault(thrown as Error);
     }
