@@ -52,7 +52,8 @@ test('a dial records each attempt: its session, its cause and its outcome', asyn
   assert.equal(ended[0]?.error, undefined);
 });
 
-test('a dial reports when it starts and stops waiting for a session, and how long it waited', async () => {
+test('a dial reports when it starts and stops waiting for a session, and how long it waited', async (t) => {
+  const pass = stoppedTime(t);
   const observation = unobserved();
   const told: string[] = [];
   observation.events.on('dial:park', ({ id }) => told.push(`park ${id}`));
@@ -63,10 +64,11 @@ test('a dial reports when it starts and stops waiting for a session, and how lon
   const dial = { ...request, log: dialLog() };
   const dialled = pipeline({ role: 'gateway', open: route, observation })(dial);
   assert.deepEqual(told, [`park ${request.id}`]);
+  pass(5);
   join(directory, 'h1');
   await dialled;
   assert.deepEqual(told, [`park ${request.id}`, `unpark ${request.id}`]);
-  assert.ok(dial.log.parkedMs > 0);
+  assert.equal(dial.log.parkedMs, 5);
 });
 
 test('an attempt whose caller gave up has no error; one that failed before keeps its error', async () => {

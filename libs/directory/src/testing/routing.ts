@@ -121,7 +121,10 @@ export const silent =
   };
 
 /** Stops the time of a test. @returns what lets some pass, in milliseconds, by steps: a timer may be made for what is due next */
-export function stoppedTime({ mock }: TestContext): (ms: number) => void {
+export function stoppedTime(context: TestContext): (ms: number) => void {
+  const { mock } = context;
+  // Node does so itself, and Deno does not.
+  context.after(() => mock.reset());
   let now = Math.ceil(performance.now());
   mock.method(performance, 'now', () => now);
   mock.timers.enable({ apis: ['setTimeout'] });
